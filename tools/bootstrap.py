@@ -25,11 +25,15 @@ HOME = ROOT / ".hatch"
 TOOL = HOME / "tool"
 TOOL_PYTHON = TOOL / "bin" / "python"
 REQUIREMENTS = ("hatch==1.18.2", "uv==0.13.9")
+RESUME = "what was done so far is kept; the same command takes up from there"
 USAGE = "usage: ./tools/bootstrap [demo | test [PYTEST ARGUMENT...] | hatch ARGUMENT...]"
 
 
 def main(arguments: list[str]) -> int:
-    """Prepare what is missing, then run the command and return its exit status."""
+    """Prepare what is missing, then become the command.
+
+    Returns an exit status only when it does not get that far.
+    """
     command = hatch_command(arguments)
     if command is None:
         print(USAGE, file=sys.stderr)
@@ -42,10 +46,15 @@ def main(arguments: list[str]) -> int:
             create_work_environment(environment)
     except subprocess.CalledProcessError as error:
         say(f"stopped: {' '.join(map(str, error.cmd))} ended with {error.returncode}")
-        say("what was done so far is kept; the same command takes up from there")
+        say(RESUME)
         return 1
+    except KeyboardInterrupt:
+        say("interrupted")
+        say(RESUME)
+        return 130
     say("running: hatch " + " ".join(command))
-    return subprocess.call([TOOL_PYTHON, "-m", "hatch", *command], cwd=ROOT, env=environment)
+    os.chdir(ROOT)
+    os.execve(TOOL_PYTHON, [str(TOOL_PYTHON), "-m", "hatch", *command], environment)
 
 
 def hatch_command(arguments: list[str]) -> list[str] | None:
