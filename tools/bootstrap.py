@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / ".hatch"
@@ -29,15 +30,12 @@ RESUME = "what was done so far is kept; the same command takes up from there"
 USAGE = "usage: ./tools/bootstrap [demo | test [PYTEST ARGUMENT...] | hatch ARGUMENT...]"
 
 
-def main(arguments: list[str]) -> int:
-    """Prepare what is missing, then become the command.
-
-    Returns an exit status only when it does not get that far.
-    """
+def main(arguments: list[str]) -> NoReturn:
+    """Prepare what is missing, then become the command."""
     command = hatch_command(arguments)
     if command is None:
         print(USAGE, file=sys.stderr)
-        return 2
+        sys.exit(2)
     HOME.mkdir(exist_ok=True)
     try:
         with one_at_a_time():
@@ -45,13 +43,13 @@ def main(arguments: list[str]) -> int:
             environment = {**os.environ, **settings()}
             create_work_environment(environment)
     except subprocess.CalledProcessError as error:
-        say(f"stopped: {' '.join(map(str, error.cmd))} ended with {error.returncode}")
+        say(f"stopped: {' '.join(error.cmd)} ended with {error.returncode}")
         say(RESUME)
-        return 1
+        sys.exit(1)
     except KeyboardInterrupt:
         say("interrupted")
         say(RESUME)
-        return 130
+        sys.exit(130)
     say("running: hatch " + " ".join(command))
     os.chdir(ROOT)
     os.execve(TOOL_PYTHON, [str(TOOL_PYTHON), "-m", "hatch", *command], environment)
@@ -106,7 +104,7 @@ def create_work_environment(environment: dict[str, str]) -> None:
     if is_done("work", inputs):
         return
     say("step 2 of 2: torch, TileLang and the packages into .hatch/data")
-    say("the first time this downloads torch: about 200 MB built for CPU, some GB built for CUDA")
+    say("the first time this downloads torch: about 200 MB built for CPU, 2 to 3 GB built for CUDA")
     started = time.monotonic()
     clear("work")
     hatch = [str(TOOL_PYTHON), "-m", "hatch"]
@@ -197,4 +195,4 @@ def say(message: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])
