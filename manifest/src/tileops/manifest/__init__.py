@@ -1,11 +1,35 @@
-"""The manifest of TileOPs: one validated entry for every op.
-
-An entry states all that can be known about an op without reading its code. The families generate
-their compile boundaries from it; the tests, documentation and benchmarks read the same entry.
-
-Importing this package loads neither torch nor TileLang.
-"""
+"""The manifest: one validated description of every op, read lazily and without torch."""
 
 from tileops.manifest.__about__ import __version__
+from tileops.manifest.contract import contract_document
+from tileops.manifest.expressions import Expression, ExpressionError
+from tileops.manifest.faults import Fault, ManifestError
+from tileops.manifest.load import (
+    EntryRoot,
+    add_entry_root,
+    entry_roots,
+    iter_entries,
+    load_entry,
+    load_file,
+    load_text,
+)
+from tileops.manifest.model import MISSING, Branch, Entry
 
-__all__ = ["__version__"]
+__all__ = [
+    "MISSING",
+    "Branch",
+    "Entry",
+    "EntryRoot",
+    "Expression",
+    "ExpressionError",
+    "Fault",
+    "ManifestError",
+    "__version__",
+    "add_entry_root",
+    "contract_document",
+    "entry_roots",
+    "iter_entries",
+    "load_entry",
+    "load_file",
+    "load_text",
+]

@@ -1,0 +1,339 @@
+"""The expressions of the manifest: a small Python subset, parsed once.
+
+An expression has names, literals, arithmetic without powers, comparisons, ``and``/``or``/``not``,
+``a if c else b``, ``is None``, ``in`` with a tuple of literals, a constant index, and calls of the
+functions in :data:`FUNCTIONS`. Nothing in it can loop, call other code or grow without bound, and
+its size is limited, so an entry from anywhere is safe to load.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from tileops.manifest import symbolic
+
+__all__ = ["FUNCTIONS", "Expression", "ExpressionError"]
+
+MAX_LENGTH: Final = 1000
+MAX_NODES: Final = 250
+MAX_DEPTH: Final = 30
+MAX_INT: Final = 2**63 - 1
+
+FUNCTIONS: Final[Mapping[str, str]] = {
+    "min": "_min",
+    "max": "_max",
+    "abs": "_abs",
+    "prod": "_prod",
+    "len": "_len",
+    "sum": "_sum",
+    "ceil_div": "_ceil_div",
+}
+"""The functions that an expression may call, and the helper that each compiles to."""
+
+_BINARY: Final[Mapping[type[ast.operator], str]] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.Div: "/",
+}
+_TOTAL: Final[Mapping[str, str]] = {"//": "_floordiv", "%": "_mod", "/": "_truediv"}
+_COMPARISON: Final[Mapping[type[ast.cmpop], str]] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Is: "is",
+    ast.IsNot: "is not",
+    ast.In: "in",
+    ast.NotIn: "not in",
+}
+_ALLOWED: Final = (
+    "names, numbers, strings, + - * / // %, comparisons, and/or/not, `a if c else b`, `is None`, "
+    "`in (…)`, a constant index and the functions " + ", ".join(FUNCTIONS)
+)
+
+
+class ExpressionError(Exception):
+    """An expression that is not of the language; ``remedy`` says what would be."""
+
+    def __init__(self, message: str, remedy: str = f"write {_ALLOWED}") -> None:
+        self.message = message
+        self.remedy = remedy
+        super().__init__(f"{message}; {remedy}")
+
+
+class Expression:
+    """A parsed expression. Two of one source are equal.
+
+    :raises ExpressionError: the source is no expression of the language.
+    """
+
+    __slots__ = ("_function", "_tree", "names", "source")
+
+    source: str
+    names: frozenset[str]
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self._tree = _parse(source)
+        self.names = frozenset(_names(self._tree))
+        self._function: tuple[tuple[str, ...], Callable[..., Any]] | None = None
+
+    @property
+    def tree(self) -> ast.expr:
+        """The checked syntax tree; not to be changed."""
+        return self._tree
+
+    def evaluate(self, values: Mapping[str, Any]) -> Any:
+        """Return the expression's value where its names have these values.
+
+        :raises KeyError: a name has no value.
+        """
+        if self._function is None:
+            order = tuple(sorted(self.names))
+            code = f"lambda {', '.join(order)}: {self.to_python(lambda name: name)}"
+            self._function = (order, eval(code, dict(symbolic.HELPERS)))
+        order, function = self._function
+        return function(*[values[name] for name in order])
+
+    def to_python(self, rename: Callable[[str], str], *, symbolic: bool = True) -> str:
+        """Return Python source of the expression, every name replaced by ``rename(name)``.
+
+        The source needs :data:`tileops.manifest.symbolic.HELPERS` as globals. With
+        ``symbolic=False`` logic is Python's own, which is quicker, and right where no value can be
+        symbolic: conditions over params and the presence of inputs.
+        """
+        return _Emitter(rename, symbolic).emit(self._tree)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expression) and other.source == self.source
+
+    def __hash__(self) -> int:
+        return hash(self.source)
+
+    def __repr__(self) -> str:
+        return f"Expression({self.source!r})"
+
+    def __str__(self) -> str:
+        return self.source
+
+    def __reduce__(self) -> tuple[type[Expression], tuple[str]]:
+        return Expression, (self.source,)
+
+
+def _parse(source: str) -> ast.expr:
+    if len(source) > MAX_LENGTH:
+        raise ExpressionError(
+            f"the expression has {len(source)} characters", f"at most {MAX_LENGTH} are allowed"
+        )
+    if "\\" in source:
+        raise ExpressionError("the expression has a backslash")
+    try:
+        tree = ast.parse(source.strip(), mode="eval").body
+    except SyntaxError as error:
+        raise ExpressionError(f"not an expression: {error.msg}") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise ExpressionError(f"not an expression: {error or type(error).__name__}") from None
+    budget = [MAX_NODES]
+    _check(tree, MAX_DEPTH, budget)
+    return tree
+
+
+def _check(node: ast.expr, depth: int, budget: list[int]) -> None:
+    """Refuse whatever the language does not have."""
+    budget[0] -= 1
+    if depth <= 0:
+        raise ExpressionError(
+            f"the expression is nested deeper than {MAX_DEPTH}", "split it into several rules"
+        )
+    if budget[0] < 0:
+        raise ExpressionError(
+            f"the expression has more than {MAX_NODES} parts", "split it into several rules"
+        )
+    for child in _children(node):
+        _check(child, depth - 1, budget)
+
+
+def _children(node: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(node, ast.Name):
+        if node.id.startswith("_") or node.id in FUNCTIONS:
+            raise ExpressionError(f"{node.id!r} cannot be a name here")
+    elif isinstance(node, ast.Constant):
+        _check_constant(node.value)
+    elif isinstance(node, ast.BinOp):
+        if type(node.op) not in _BINARY:
+            raise ExpressionError(f"the operator {_spelled(node.op)} is not allowed")
+        for side in (node.left, node.right):
+            if isinstance(side, ast.Constant) and not isinstance(side.value, (int, float)):
+                raise ExpressionError(f"{side.value!r} cannot be calculated with")
+        yield from (node.left, node.right)
+    elif isinstance(node, ast.UnaryOp):
+        if not isinstance(node.op, (ast.Not, ast.USub, ast.UAdd)):
+            raise ExpressionError(f"the operator {_spelled(node.op)} is not allowed")
+        yield node.operand
+    elif isinstance(node, ast.BoolOp):
+        yield from node.values
+    elif isinstance(node, ast.IfExp):
+        yield from (node.test, node.body, node.orelse)
+    elif isinstance(node, ast.Compare):
+        yield from _comparison_children(node)
+    elif isinstance(node, ast.Subscript):
+        if not isinstance(node.value, ast.Name) or _index(node.slice) is None:
+            raise ExpressionError(f"{ast.unparse(node)!r} is not a name with a constant index")
+        yield node.value
+    elif isinstance(node, ast.Call):
+        if not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS:
+            raise ExpressionError(f"the call of {ast.unparse(node.func)!r} is not allowed")
+        if node.keywords or any(isinstance(argument, ast.Starred) for argument in node.args):
+            raise ExpressionError(f"{node.func.id}() takes plain arguments only")
+        yield from node.args
+    else:
+        raise ExpressionError(f"{_described(node)} is not allowed")
+
+
+def _comparison_children(node: ast.Compare) -> Iterator[ast.expr]:
+    operands = [node.left, *node.comparators]
+    for at, op in enumerate(node.ops):
+        right = operands[at + 1]
+        if isinstance(op, (ast.Is, ast.IsNot)):
+            none = isinstance(right, ast.Constant) and right.value is None
+            if not none or len(node.ops) != 1 or not isinstance(node.left, ast.Name):
+                raise ExpressionError(
+                    f"{ast.unparse(node)!r}: `is` only asks whether a name is None",
+                    "compare values with ==",
+                )
+        elif isinstance(op, (ast.In, ast.NotIn)):
+            if len(node.ops) != 1 or not isinstance(right, ast.Tuple) or not right.elts:
+                raise ExpressionError(
+                    f"{ast.unparse(node)!r}: `in` takes a tuple of literals",
+                    'write it as x in ("a", "b")',
+                )
+            for member in right.elts:
+                if not isinstance(member, ast.Constant):
+                    raise ExpressionError(
+                        f"{ast.unparse(member)!r} in a tuple is no literal",
+                        "list numbers or strings",
+                    )
+    for operand in operands:
+        yield from operand.elts if isinstance(operand, ast.Tuple) else (operand,)
+
+
+def _check_constant(value: object) -> None:
+    if value is None or isinstance(value, (bool, float, str)):
+        return
+    if not isinstance(value, int):
+        raise ExpressionError(f"the literal {value!r} is not allowed")
+    if value > MAX_INT:
+        raise ExpressionError("the number does not fit in 64 bits", f"write at most {MAX_INT}")
+
+
+def _index(node: ast.expr) -> int | None:
+    """Return the index that a subscript holds, or None where it is not a constant int."""
+    sign = 1
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        sign, node = -1, node.operand
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return sign * node.value
+    return None
+
+
+def _names(node: ast.expr) -> Iterator[str]:
+    for child in ast.walk(node):
+        if isinstance(child, ast.Name) and child.id not in FUNCTIONS:
+            yield child.id
+
+
+def _spelled(op: ast.AST) -> str:
+    known = {ast.Pow: "**", ast.LShift: "<<", ast.RShift: ">>", ast.MatMult: "@", ast.Invert: "~"}
+    return known.get(type(op), type(op).__name__)
+
+
+def _described(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"the attribute {ast.unparse(node)!r}"
+    return f"{ast.unparse(node)!r} ({type(node).__name__})"
+
+
+class _Emitter:
+    """Writes a checked tree as Python."""
+
+    def __init__(self, rename: Callable[[str], str], symbolic: bool) -> None:
+        self.rename = rename
+        self.symbolic = symbolic
+        self.temporaries = 0
+
+    def emit(self, node: ast.expr) -> str:
+        method: Callable[[Any], str] = getattr(self, f"_{type(node).__name__.lower()}")
+        return method(node)
+
+    def _name(self, node: ast.Name) -> str:
+        return self.rename(node.id)
+
+    def _constant(self, node: ast.Constant) -> str:
+        return repr(node.value)
+
+    def _subscript(self, node: ast.Subscript) -> str:
+        return f"{self.emit(node.value)}[{_index(node.slice)}]"
+
+    def _call(self, node: ast.Call) -> str:
+        assert isinstance(node.func, ast.Name)
+        return f"{FUNCTIONS[node.func.id]}({', '.join(map(self.emit, node.args))})"
+
+    def _binop(self, node: ast.BinOp) -> str:
+        op = _BINARY[type(node.op)]
+        left, right = self.emit(node.left), self.emit(node.right)
+        plain = isinstance(node.right, ast.Constant) and bool(node.right.value)
+        if op in _TOTAL and not plain:
+            return f"{_TOTAL[op]}({left}, {right})"
+        return f"({left} {op} {right})"
+
+    def _unaryop(self, node: ast.UnaryOp) -> str:
+        operand = self.emit(node.operand)
+        if isinstance(node.op, ast.Not):
+            return f"_not({operand})" if self.symbolic else f"(not {operand})"
+        return f"(-{operand})" if isinstance(node.op, ast.USub) else f"(+{operand})"
+
+    def _boolop(self, node: ast.BoolOp) -> str:
+        word = "and" if isinstance(node.op, ast.And) else "or"
+        parts = [self.emit(value) for value in node.values]
+        if not self.symbolic:
+            return f"({f' {word} '.join(parts)})"
+        text = parts[-1]
+        for part in reversed(parts[:-1]):
+            text = f"_{word}({part}, lambda: {text})"
+        return text
+
+    def _ifexp(self, node: ast.IfExp) -> str:
+        test, body, orelse = self.emit(node.test), self.emit(node.body), self.emit(node.orelse)
+        if not self.symbolic:
+            return f"({body} if {test} else {orelse})"
+        return f"_if({test}, lambda: {body}, lambda: {orelse})"
+
+    def _compare(self, node: ast.Compare) -> str:
+        operands = [node.left, *node.comparators]
+        ops = [_COMPARISON[type(op)] for op in node.ops]
+        if ops[0] in ("in", "not in"):
+            assert isinstance(operands[1], ast.Tuple)
+            members = "".join(f"{self.emit(member)}, " for member in operands[1].elts)
+            text = f"_in({self.emit(node.left)}, ({members}))"
+            return text if ops[0] == "in" else f"_not({text})"
+        parts = [self.emit(operand) for operand in operands]
+        if len(ops) == 1 or not self.symbolic:
+            tail = "".join(f" {op} {part}" for op, part in zip(ops, parts[1:], strict=True))
+            return f"({parts[0]}{tail})"
+        # A middle operand belongs to two comparisons: binding it keeps it from being written twice.
+        names = []
+        for _ in parts:
+            self.temporaries += 1
+            names.append(f"_t{self.temporaries}")
+        pairs = [f"({a} {op} {b})" for a, op, b in zip(names[:-1], ops, names[1:], strict=True)]
+        text = pairs[-1]
+        for pair in reversed(pairs[:-1]):
+            text = f"_and({pair}, lambda: {text})"
+        return f"(lambda {', '.join(names)}: {text})({', '.join(parts)})"

@@ -1,0 +1,59 @@
+"""What is wrong with an entry, said so that it can be mended: the place, the rule, the value."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Fault", "ManifestError"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """One thing wrong at one place.
+
+    ``requirement`` is the rule that is broken, ``value`` what stands there (as text, empty where
+    nothing does), ``remedy`` how to mend it. It prints as one line, ``FILE:LINE: …``.
+    """
+
+    path: Path
+    line: int
+    requirement: str
+    value: str = ""
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        text = f"{_shown(self.path)}:{self.line}: {self.requirement}"
+        if self.value:
+            text += f"; found {self.value}"
+        if self.remedy:
+            text += f"; {self.remedy}"
+        return text
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fault as plain JSON values."""
+        return {
+            "path": _shown(self.path),
+            "line": self.line,
+            "requirement": self.requirement,
+            "value": self.value,
+            "remedy": self.remedy,
+        }
+
+
+class ManifestError(Exception):
+    """Entries that cannot be used; ``faults`` says all that is wrong with them, in file order."""
+
+    def __init__(self, faults: tuple[Fault, ...] | list[Fault]) -> None:
+        self.faults: tuple[Fault, ...] = tuple(faults)
+        super().__init__("\n".join(str(fault) for fault in self.faults))
+
+
+def _shown(path: Path) -> str:
+    """Return a path below the working directory relative to it: editors and CI link such paths."""
+    try:
+        return str(path.relative_to(os.getcwd()))
+    except (ValueError, OSError):
+        return str(path)

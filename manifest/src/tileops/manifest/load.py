@@ -1,0 +1,218 @@
+"""Finding and reading entries. An op's entry is found by its file's name, and only it is parsed."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.metadata
+import importlib.util
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from tileops.manifest._toml import tomllib
+from tileops.manifest.branches import EffectError
+from tileops.manifest.build import Malformed, build_entry
+from tileops.manifest.expressions import ExpressionError
+from tileops.manifest.faults import Fault, ManifestError
+from tileops.manifest.model import Entry
+from tileops.manifest.names import class_key, stem_key
+
+__all__ = [
+    "EntryRoot",
+    "add_entry_root",
+    "entry_roots",
+    "iter_entries",
+    "iter_files",
+    "load_entry",
+    "load_file",
+    "load_text",
+]
+
+NAMESPACE: Final = "tileops"
+GROUP: Final = "tileops.entries"
+_added: list[EntryRoot] = []
+
+
+@dataclasses.dataclass(frozen=True)
+class EntryRoot:
+    """A folder of entries, ``<family>/<op>.toml``; their operators are of ``namespace``."""
+
+    path: Path
+    namespace: str = NAMESPACE
+
+
+def add_entry_root(path: str | os.PathLike[str], namespace: str = NAMESPACE) -> EntryRoot:
+    """Make a folder's entries known to this process, and return its root."""
+    root = EntryRoot(Path(path).absolute(), namespace)
+    if root not in _added:
+        _added.append(root)
+        _index.cache_clear()
+    return root
+
+
+def entry_roots() -> tuple[EntryRoot, ...]:
+    """Return every root: this distribution's, those of installed packages, those added here.
+
+    A package offers entries through the entry-point group ``tileops.entries``. The name of the
+    entry point is the operators' namespace; its value is a package whose folder holds them, or
+    ``package:attribute`` where the attribute is a path or a function that returns one.
+    """
+    return (EntryRoot(Path(__file__).parent / "entries"), *_installed_roots(), *_added)
+
+
+def load_entry(name: str, *, family: str | None = None) -> Entry:
+    """Return the entry of an op's class, parsing no other file.
+
+    :raises ManifestError: there is none, there are two, or it is wrong.
+    """
+    found = [
+        (root, path)
+        for root in entry_roots()
+        for path in _index(root).get(class_key(name), ())
+        if family is None or path.parent.name == family
+    ]
+    if len(found) == 1:
+        root, path = found[0]
+        return _load_cached(path, root.namespace)
+    where = "any family" if family is None else f"the family {family!r}"
+    if not found:
+        roots = ", ".join(str(root.path) for root in entry_roots())
+        raise ManifestError(
+            [Fault(Path(roots), 0, f"{name} needs an entry in {where}", "none", _nearest(name))]
+        )
+    raise ManifestError(
+        [
+            Fault(path, 1, f"{name} has one entry", f"{len(found)}", "pass family=")
+            for _, path in found
+        ]
+    )
+
+
+def load_file(path: str | os.PathLike[str], *, namespace: str = NAMESPACE) -> Entry:
+    """Return the entry in one file.
+
+    :raises ManifestError: it cannot be read or is wrong.
+    """
+    path = Path(path)
+    return _read(path, read_text(path), namespace)
+
+
+def load_text(
+    text: str, path: str | os.PathLike[str] = "<entry>", *, namespace: str = NAMESPACE
+) -> Entry:
+    """Return the entry that ``text`` describes; ``path`` is what faults call it.
+
+    :raises ManifestError: it is wrong.
+    """
+    return _read(Path(path), text, namespace)
+
+
+def iter_files(root: EntryRoot) -> Iterator[Path]:
+    """Yield the entry files of a root, by family and name."""
+    yield from sorted(root.path.glob("*/*.toml"))
+
+
+def iter_entries() -> Iterator[Entry]:
+    """Yield every entry of every root.
+
+    :raises ManifestError: at the first that is wrong; the checks report all.
+    """
+    for root in entry_roots():
+        for path in iter_files(root):
+            yield _load_cached(path, root.namespace)
+
+
+def read_text(path: Path) -> str:
+    """Return a file's text.
+
+    :raises ManifestError: it is missing or not UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        found = error.object[error.start]
+        fault = Fault(
+            path,
+            line,
+            "an entry is UTF-8",
+            f"byte {found:#04x}",
+            "save it as UTF-8",
+        )
+        raise ManifestError([fault]) from None
+    except OSError as error:
+        raise ManifestError([Fault(path, 0, "an entry is a readable file", str(error))]) from None
+
+
+def parse_text(path: Path, text: str) -> dict[str, Any]:
+    """Return the TOML document in ``text``.
+
+    :raises ManifestError: it is empty or no TOML.
+    """
+    try:
+        document: dict[str, Any] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        message, line = _located(str(error), text)
+        raise ManifestError([Fault(path, line, "an entry is TOML", message)]) from None
+    if not document:
+        raise ManifestError([Fault(path, 1, "an entry describes an op", "an empty file")])
+    return document
+
+
+def _read(path: Path, text: str, namespace: str) -> Entry:
+    document = parse_text(path, text)
+    try:
+        return build_entry(document, text, path, namespace)
+    except (Malformed, ExpressionError, EffectError) as error:
+        raise ManifestError([Fault(path, 1, str(error))]) from error
+
+
+@functools.cache
+def _load_cached(path: Path, namespace: str) -> Entry:
+    return load_file(path, namespace=namespace)
+
+
+@functools.cache
+def _index(root: EntryRoot) -> dict[str, list[Path]]:
+    """Return a root's files by what a class's name and its file's name have in common."""
+    index: dict[str, list[Path]] = {}
+    for path in iter_files(root):
+        index.setdefault(stem_key(path.stem), []).append(path)
+    return index
+
+
+@functools.cache
+def _installed_roots() -> tuple[EntryRoot, ...]:
+    roots = []
+    for point in importlib.metadata.entry_points(group=GROUP):
+        if point.attr:
+            value = point.load()
+            path = value() if callable(value) else value
+            roots.append(EntryRoot(Path(path), point.name))
+            continue
+        spec = importlib.util.find_spec(point.module)
+        for location in (spec.submodule_search_locations or []) if spec else []:
+            roots.append(EntryRoot(Path(location), point.name))
+    return tuple(roots)
+
+
+def _nearest(name: str) -> str:
+    import difflib
+
+    known = [key for root in entry_roots() for key in _index(root)]
+    close = difflib.get_close_matches(class_key(name), known, n=1)
+    if not close:
+        return "write one, or install the package that has it"
+    path = next(p for root in entry_roots() for p in _index(root).get(close[0], ()))
+    return f"did you mean the op of {path.parent.name}/{path.name}?"
+
+
+def _located(message: str, text: str) -> tuple[str, int]:
+    """Split ``… (at line 3, column 7)`` into the message and the line."""
+    head, _, place = message.rpartition(" (at ")
+    words = place.rstrip(")").replace(",", "").split()
+    if head and words[:1] == ["line"]:
+        return f"{head} at column {words[-1]}", int(words[1])
+    return head or message, text.count("\n") + 1
