@@ -134,15 +134,11 @@ def choose_streaming_config(
     return StreamingConfig(threads=1024, vector=vector_of(n, dtype, aligned), unroll=4)
 
 
-def select(n: int, dtype: str, arch: str = "sm_90a") -> Name:
+def select(n: int, dtype: str, aligned: bool = True, arch: str = "sm_90a") -> Name:
     """Which program serves rows of ``n`` elements of ``dtype`` on ``arch``."""
-    row_bytes = n * ITEMSIZE[dtype]
-    if row_bytes <= 64 * 1024:
+    if n * ITEMSIZE[dtype] <= 64 * 1024:
         return "rms_norm"
     limit = SHARED_BYTES.get(arch, min(SHARED_BYTES.values()))
-    if all(
-        choose_on_chip_config(n, dtype, None, aligned).shared_bytes(dtype) <= limit
-        for aligned in (True, False)
-    ):
+    if choose_on_chip_config(n, dtype, None, aligned).shared_bytes(dtype) <= limit:
         return "rms_norm_on_chip"
     return "rms_norm_streaming"
