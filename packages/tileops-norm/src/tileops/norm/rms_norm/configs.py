@@ -59,8 +59,8 @@ class OnChipConfig:
         threads: threads of the block.
         vector: elements of one access.
         in_registers: accesses of each thread that stay in registers.
-        in_shared: accesses of each thread that go to shared memory; a multiple of ``unroll``.
-        unroll: independent accesses in flight.
+        in_shared: accesses of each thread that go to shared memory.
+        unroll: independent accesses in flight; both counts are multiples of it.
     """
 
     threads: int
@@ -120,11 +120,11 @@ def choose_on_chip_config(
     """The layout of ``rms_norm_on_chip`` for rows of ``n``."""
     vector = vector_of(n, dtype, aligned)
     threads, unroll = 1024, 4
-    accesses = -(-n // (threads * vector))
+    chunks = -(-n // (threads * vector * unroll))
     # A single 16-bit element may take a register of its own, so it is counted as four bytes.
-    in_registers = min(accesses, _REGISTER_BYTES // (threads * max(vector * ITEMSIZE[dtype], 4)))
-    in_shared = -(-(accesses - in_registers) // unroll) * unroll
-    return OnChipConfig(threads, vector, accesses - in_shared, in_shared, unroll)
+    chunk_bytes = threads * unroll * max(vector * ITEMSIZE[dtype], 4)
+    in_registers = min(chunks, _REGISTER_BYTES // chunk_bytes) * unroll
+    return OnChipConfig(threads, vector, in_registers, chunks * unroll - in_registers, unroll)
 
 
 def choose_streaming_config(

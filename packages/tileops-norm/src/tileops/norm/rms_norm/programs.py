@@ -136,11 +136,12 @@ def rms_norm_on_chip(n: int, dtype: str, weight_dtype: str | None, config: OnChi
                     for v in T.vectorized(vector):
                         moving[u, v] = stash[c, u, thread, v]
                 piece.write_row(Y, moving, scale, unroll, total, row, first + c * unroll, thread, m)
-            for i in T.unroll(first):
-                piece.read_weight(W, scale, 1, i, thread)
-                for v in T.vectorized(vector):
-                    moving[0, v] = held[i, v]
-                piece.write_row(Y, moving, scale, 1, total, row, i, thread, m)
+            for c in T.unroll(first // unroll):
+                piece.read_weight(W, scale, unroll, c * unroll, thread)
+                for u in T.unroll(unroll):
+                    for v in T.vectorized(vector):
+                        moving[u, v] = held[c * unroll + u, v]
+                piece.write_row(Y, moving, scale, unroll, total, row, c * unroll, thread, m)
 
     return _entry("rms_norm_on_chip", body, weighted)
 
