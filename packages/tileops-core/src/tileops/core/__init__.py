@@ -1,11 +1,29 @@
-"""What the TileOPs families share.
+"""What every TileOPs family is made with: the op base class, its boundary, targets and kernels.
 
-The base class of an op, the compile boundary that it generates from the op's manifest entry, the
-targets that serve a call and the cache of built kernels.
-
-Importing this package does not import TileLang: that happens when the first kernel is built.
+Importing this package loads no TileLang and touches no device.
 """
 
 from tileops.core.__about__ import __version__
+from tileops.core.kernels import CallSpec, Kernel, KernelInterface, fills
+from tileops.core.op import Op
+from tileops.core.targets import (
+    Target,
+    default_target,
+    register_target,
+    set_default_target,
+    target_names,
+)
 
-__all__ = ["__version__"]
+__all__ = [
+    "CallSpec",
+    "Kernel",
+    "KernelInterface",
+    "Op",
+    "Target",
+    "__version__",
+    "default_target",
+    "fills",
+    "register_target",
+    "set_default_target",
+    "target_names",
+]

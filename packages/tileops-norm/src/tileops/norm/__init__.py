@@ -5,5 +5,6 @@ of them that also add a residual.
 """
 
 from tileops.norm.__about__ import __version__
+from tileops.norm.rms_norm import RMSNormFwdOp
 
-__all__ = ["__version__"]
+__all__ = ["RMSNormFwdOp", "__version__"]
