@@ -70,7 +70,7 @@ def test_a_distribution_is_whole(family: str) -> None:
 
 
 @each_family
-def test_the_licence_is_the_repository_s(family: str) -> None:
+def test_the_licence_matches_the_root_one(family: str) -> None:
     """Each folder has a copy, since a source distribution cannot reach above itself."""
     assert (FOLDERS[family] / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
@@ -105,7 +105,6 @@ def test_a_family_imports(family: str) -> None:
     assert module.__version__ == stated_version(family)
 
 
-@pytest.mark.slow
 @each_family
 def test_a_wheel_from_the_sdist_holds_what_is_its_own(family: str, tmp_path: Path) -> None:
     """Users get wheels that were built from the source distribution, not from this checkout."""

@@ -37,6 +37,7 @@ def main(arguments: list[str]) -> NoReturn:
         print(USAGE, file=sys.stderr)
         sys.exit(2)
     HOME.mkdir(exist_ok=True)
+    (HOME / "config.toml").touch()
     try:
         with one_at_a_time():
             install_hatch()
@@ -126,7 +127,14 @@ def settings() -> dict[str, str]:
         check=False,
     ).stdout
     told = {name: value for name, value in uv_settings(listed).items() if name not in os.environ}
-    return {"HATCH_DATA_DIR": str(HOME / "data"), "HATCH_PYTHON": sys.executable, **told}
+    return {
+        # An empty file: the user's own settings of hatch could move or change the environments.
+        "HATCH_CONFIG": str(HOME / "config.toml"),
+        "HATCH_CACHE_DIR": str(HOME / "cache"),
+        "HATCH_DATA_DIR": str(HOME / "data"),
+        "HATCH_PYTHON": sys.executable,
+        **told,
+    }
 
 
 def uv_settings(pip_config: str) -> dict[str, str]:
