@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import linecache
+import sys
+import threading
+import types
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,6 +19,7 @@ from tileops.core.generate import BOUNDARY_ABI, generate, operator_signature
 from tileops.core.instances import find, find_for_trace, known_class
 from tileops.core.registration import OperatorSpec, register
 from tileops.core.serve import serve
+from tileops.core.watch import PROBES
 from tileops.manifest import Entry, contract_document
 from tileops.manifest.symbolic import HELPERS
 
@@ -44,13 +48,12 @@ def attach(cls: type[Op], entry: Entry) -> None:
     if not entry.has_boundary:
         return
     source = generate(entry)
-    namespace = _namespace(entry)
-    _execute(source, f"<boundary of {cls.__module__}.{cls.__qualname__}>", namespace)
+    namespace = _execute(cls, source, _namespace(entry))
     overloads: list[Any] = []
     specs = [_operator(cls, entry, index, namespace, overloads) for index in _indices(entry)]
     overloads += register(specs)
     namespace.update({f"_op_{index}": overload for index, overload in enumerate(overloads)})
-    methods = ["_call_boundary", "_infer"]
+    methods = ["__call__", "_call_boundary", "_infer"]
     methods += [f"_{role}_{index}" for role in ("fake", "run") for index in _indices(entry)]
     for name in methods:
         method = namespace[name]
@@ -98,8 +101,8 @@ def _namespace(entry: Entry) -> dict[str, Any]:
     } - set(signature.dtypes)
     concrete -= {param.name for param in signature.params}
     return {
-        "__name__": f"tileops.generated.{entry.family}",
         **HELPERS,
+        **PROBES,
         "_OP": entry.name,
         "_Tensor": torch.Tensor,
         "_strided": torch.strided,
@@ -135,9 +138,23 @@ def _no_branch(op: Op) -> TileOpsError:
     )
 
 
-def _execute(source: str, filename: str, namespace: dict[str, Any]) -> None:
+def _execute(cls: type[Op], source: str, names: dict[str, Any]) -> dict[str, Any]:
+    """Runs the source in a module of its own and returns the module's namespace.
+
+    A module, because dynamo finds a traced function's globals by importing the module that they
+    name. Each definition has its own: code compiled from an earlier one goes on seeing that one.
+    """
+    stem = f"tileops_boundary_{cls.__module__.replace('.', '_')}_{cls.__name__}"
+    with _modules_lock:
+        number = sum(name == stem or name.startswith(f"{stem}__") for name in sys.modules)
+        module = types.ModuleType(f"{stem}__{number}" if number else stem)
+        sys.modules[module.__name__] = module
+    module.__dict__.update(names)
+    filename = f"<{module.__name__}>"
     # Entered in linecache, so that a traceback shows the generated lines.
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    exec(compile(source, filename, "exec"), namespace)  # noqa: S102
+    exec(compile(source, filename, "exec"), module.__dict__)
+    return module.__dict__
 
 
+_modules_lock = threading.Lock()

@@ -18,8 +18,9 @@ ints and SymInts.
 from __future__ import annotations
 
 import string
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from tileops.core.watch import UNWATCHED
 from tileops.manifest import Entry
 from tileops.manifest.model import Branch, Input, Shape, ShapeItem, ShapeKind
 
@@ -83,6 +84,7 @@ class _Writer:
 
     def source(self) -> str:
         self.put(f"# {self.entry.name}: written from its manifest entry, boundary ABI {BOUNDARY_ABI}")
+        self._call()
         self._call_boundary()
         self._infer()
         for index, branch in enumerate(self.entry.branches):
@@ -111,7 +113,41 @@ class _Writer:
             words += ["*", "out=None"]
         return ", ".join(words)
 
-    # -- the boundary ----------------------------------------------------------------------------
+    # -- the call and the boundary ---------------------------------------------------------------
+
+    def _call(self) -> None:
+        """``__call__``: the body at once where nothing watches, else the boundary."""
+        self.put()
+        self.put(f"def __call__(self, {self.parameters()}):")
+        self.indent += 1
+        self.put("if (")
+        plain, grads = [], []
+        for spec in self.signature.inputs:
+            name, optional = spec.name, spec.optional is not False
+            plain.append(_plain(name, optional))
+            grads.append(f"({name} is not None and {name}.requires_grad)" if optional
+                         else f"{name}.requires_grad")
+        if self.has_out:
+            plain.append(_plain("out", True))
+            grads.append("(out is not None and out.requires_grad)")
+        grad = f"not (_grad_enabled() and ({' or '.join(grads)}))"
+        conditions = [*UNWATCHED, *plain, grad]
+        for number, condition in enumerate(conditions):
+            self.put(f"    {'and ' if number else ''}{condition}")
+        self.put("):")
+        self.indent += 1
+        self._choose_branch(lambda index, branch: self._call_branch(
+            branch, f"self._run_{index}({', '.join(self.tensors(branch))})"
+        ))
+        self.indent -= 1
+        words = [name if name != "out" else "out=out" for name in self._forward_names()]
+        self.put(f"return self._call_boundary({', '.join(words)})")
+        self.indent -= 1
+
+    def _forward_names(self) -> list[str]:
+        names = [spec.name for spec in self.signature.inputs]
+        names += [number.name for number in self.signature.ints]
+        return names + (["out"] if self.has_out else [])
 
     def _call_boundary(self) -> None:
         self.put()
@@ -122,19 +158,24 @@ class _Writer:
         if self.has_out:
             self._tensor_check("out", optional=True)
         self.put("_key = self._description if _is_exporting() else self._key")
-        self._load_params(self._condition_params())
+        self._choose_branch(lambda index, branch: self._call_branch(
+            branch, f"_op_{index}({', '.join([*self.tensors(branch), '_key'])})"
+        ))
+        self.indent -= 1
+
+    def _choose_branch(self, put_call: Callable[[int, Branch], None]) -> None:
         branches = self.entry.branches
         if len(branches) == 1:
-            self._call_branch(0, branches[0])
-        else:
-            conditions = [self._branch_condition(branch) for branch in branches]
-            for index, (branch, condition) in enumerate(zip(branches, conditions, strict=True)):
-                self.put(f"{'if' if index == 0 else 'elif'} {condition}:")
-                self.indent += 1
-                self._call_branch(index, branch)
-                self.indent -= 1
-            self.put("raise _no_branch(self)")
-        self.indent -= 1
+            put_call(0, branches[0])
+            return
+        self._load_params(self._condition_params())
+        for index, branch in enumerate(branches):
+            self.put(f"{'if' if index == 0 else 'elif'} {self._branch_condition(branch)}:")
+            self.indent += 1
+            put_call(index, branch)
+            self.indent -= 1
+        self.put("else:")
+        self.put("    raise _no_branch(self)")
 
     def _tensor_check(self, name: str, *, optional: bool) -> None:
         guard = f"{name} is not None and " if optional else ""
@@ -164,8 +205,8 @@ class _Writer:
                 terms.append(_either(condition, output.name not in branch.omitted))
         return " and ".join(terms) or "True"
 
-    def _call_branch(self, index: int, branch: Branch) -> None:
-        call = f"_op_{index}({', '.join([*self.tensors(branch), '_key'])})"
+    def _call_branch(self, branch: Branch, call: str) -> None:
+        """Puts the call and returns the signature's outputs, in order."""
         results = []
         for output in self.signature.outputs:
             if output.name in branch.omitted:
@@ -251,9 +292,11 @@ class _Writer:
         self.put(f"if {spec.name}.layout is not _strided:")
         self.put(f"    raise _bad_layout(_OP, {spec.name!r}, {spec.name})")
         self._check_dtype(spec, state, optional)
+        fresh = state.unbound("_device")
         self._bind(state, "_device", f"{spec.name}.device", optional)
-        self.put(f"if {spec.name}.device != _device:")
-        self.put(f"    raise _bad_device(_OP, {spec.name!r}, {spec.name}, _device)")
+        if not fresh:
+            self.put(f"if {spec.name}.device != _device:")
+            self.put(f"    raise _bad_device(_OP, {spec.name!r}, {spec.name}, _device)")
         shape = f"_n_{spec.name}"
         self.put(f"{shape} = {spec.name}.shape")
         if len(spec.shapes) == 1:
@@ -453,13 +496,47 @@ class _Writer:
 
     def _run(self, index: int, branch: Branch) -> None:
         arguments = self.tensors(branch)
+        tensors = [name for name in arguments if name not in self._int_names()]
+        optional = {spec.name for spec in self.signature.inputs if spec.optional is not False}
+        optional -= set(branch.written)
         self.put()
         self.put(f"def _run_{index}({', '.join(['self', *arguments])}):")
         self.indent += 1
-        self.put(f"_specs = {self._infer_call(branch)}")
+        settled = []
+        keys = [str(index), "_settled"]
+        for name in tensors:
+            aligned = (
+                f"{name}.layout is _strided and {name}.is_contiguous() "
+                f"and (_at := {name}.data_ptr()) and not _at & 15"
+            )
+            key = f"{name}.shape, {name}.dtype, {name}.device"
+            if name in optional:
+                settled.append(f"({name} is None or ({aligned}))")
+                keys.append(f"None if {name} is None else ({key})")
+            else:
+                settled.append(aligned)
+                keys.append(key)
+        self.put("_settled = bool(")
+        for number, condition in enumerate(settled):
+            self.put(f"    {'and ' if number else ''}{condition}")
+        self.put(")")
+        keys += self._int_names()
+        self.put(f"_plan_key = ({', '.join(keys)})")
+        self.put("_plan = self._plans.get(_plan_key)")
+        self.put("if _plan is None:")
+        self.put(f"    _specs = {self._infer_call(branch)}")
+        self.indent += 1
         self._overlaps(branch)
-        self.put(f"return _serve(self, {index}, _specs, ({', '.join(arguments)},))")
+        call = f"_serve(self, {index}, _specs, ({', '.join(arguments)},), _plan_key)"
+        self.put(f"return {call}")
         self.indent -= 1
+        # Where two tensors lie is no part of a plan.
+        self._overlaps(branch)
+        self.put(f"return _plan({', '.join(['self', *arguments])})")
+        self.indent -= 1
+
+    def _int_names(self) -> list[str]:
+        return [number.name for number in self.signature.ints]
 
     def _trampolines(self, index: int, branch: Branch) -> None:
         arguments = ", ".join(self.tensors(branch))
@@ -516,6 +593,11 @@ def _spelling(shape: Shape) -> str:
 
 def _either(condition: str, holds: bool) -> str:
     return f"({condition})" if holds else f"not ({condition})"
+
+
+def _plain(name: str, optional: bool) -> str:
+    plain = f"type({name}) in _plain_types and (_keys({name}).raw_repr() in _plain_keys or _learn({name}))"
+    return f"({name} is None or ({plain}))" if optional else plain
 
 
 def _tuple_or_one(items: Sequence[str]) -> str:

@@ -45,6 +45,7 @@ class Op:
     _params: dict[str, Any]
     _explicit_target: str | None
     _state: serve.State
+    _plans: dict[Any, Any]
 
     def __init_subclass__(
         cls, *, entry: Entry | None = None, abstract: bool = False, **kwargs: Any
@@ -76,6 +77,7 @@ class Op:
             object.__setattr__(self, name, value)
         self._explicit_target = target
         self._state = serve.State()
+        self._plans = {}
         self._description = describe(type(self)._identity, self._params)
         self._key = adopt(self, self._description)
 
@@ -88,6 +90,8 @@ class Op:
         object.__setattr__(self, name, value)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # The generated one, where the entry has a boundary, spells out forward's parameters and
+        # runs the body at once where nothing watches the call.
         return self._call_boundary(*args, **kwargs)
 
     def _call_boundary(self, *args: Any, **kwargs: Any) -> Any:

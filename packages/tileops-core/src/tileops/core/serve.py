@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from tileops.core.errors import TileOpsError
+from tileops.core.plans import Launch, Plan, replay
 from tileops.core.results import enforce
 from tileops.core.targets import Target, resolve
 
@@ -48,7 +49,7 @@ class State:
 class CallContext:
     """One call in flight: its target, the outputs to allocate, and what it built so far."""
 
-    __slots__ = ("buffers", "built", "op", "outer", "specs", "target")
+    __slots__ = ("buffers", "built", "launches", "op", "outer", "specs", "target")
 
     def __init__(
         self,
@@ -62,6 +63,7 @@ class CallContext:
         self.specs = specs
         self.buffers = buffers
         self.built: dict[Any, Callable[..., Any]] = {}
+        self.launches: list[Launch] = []
         self.outer: CallContext | None = None
 
     def __enter__(self) -> CallContext:
@@ -109,6 +111,7 @@ def kernel_for(op: Op, interface: str, call: Any) -> Callable[..., Any]:
 
     def launch(*inputs: torch.Tensor | None) -> Any:
         results = tuple(context.output(name) for name in outputs)
+        context.launches.append(Launch(kernel, inputs, outputs, results))
         # Nothing to compute, and an empty grid cannot be launched.
         if any(result.numel() for result in results):
             kernel(*inputs, *results)
@@ -117,8 +120,14 @@ def kernel_for(op: Op, interface: str, call: Any) -> Callable[..., Any]:
     return launch
 
 
-def serve(op: Op, index: int, specs: Sequence[Any], arguments: Sequence[Any]) -> Any:
-    """Runs branch ``index`` of ``op`` and returns what the branch's operator returns."""
+def serve(
+    op: Op, index: int, specs: Sequence[Any], arguments: Sequence[Any], key: Any = None
+) -> Any:
+    """Runs branch ``index`` of ``op`` and returns what the branch's operator returns.
+
+    ``key``, where it is given, is the plan key of a call that was checked just now: a plan is
+    kept under it once the call went well.
+    """
     entry = type(op).entry
     branch = entry.branches[index]
     names = type(op)._argument_names[index]
@@ -161,10 +170,42 @@ def serve(op: Op, index: int, specs: Sequence[Any], arguments: Sequence[Any]) ->
     op._state.targets[device] = target
     op._state.kernels.update(context.built)
     op._state.served_by = target.name
+    if key is not None:
+        _keep_plan(op, index, specs, arguments, key, context, results)
     returned = [results[name] for name in branch.returns]
     if not returned:
         return None
     return returned[0] if len(returned) == 1 else tuple(returned)
+
+
+_MOST_PLANS = 4096
+
+
+def _keep_plan(
+    op: Op,
+    index: int,
+    specs: Sequence[Any],
+    arguments: Sequence[Any],
+    key: Any,
+    context: CallContext,
+    results: dict[str, torch.Tensor],
+) -> None:
+    branch = type(op).entry.branches[index]
+    settled = key[1]
+    plan: Plan | None = None
+    if settled and not branch.written and not branch.out:
+        plan = replay(
+            context.launches, arguments, context.specs, context.buffers, branch.returns, results
+        )
+    if plan is None:
+
+        def plan(op: Op, *arguments: Any) -> Any:
+            return serve(op, index, specs, arguments)
+
+    if len(op._plans) >= _MOST_PLANS:
+        # A serving process sees few shapes over and over; one that sees this many starts afresh.
+        op._plans.clear()
+    op._plans[key] = plan
 
 
 def _device_of(arguments: Sequence[Any]) -> torch.device:
