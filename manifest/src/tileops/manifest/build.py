@@ -48,15 +48,22 @@ class Malformed(Exception):
     """The document is no entry."""
 
 
-def build_entry(document: Mapping[str, Any], text: str, path: Path, namespace: str) -> model.Entry:
-    """Return the entry that a document describes.
+def build_entry(
+    document: Mapping[str, Any],
+    text: str,
+    path: Path,
+    namespace: str,
+    *,
+    with_branches: bool = True,
+) -> model.Entry:
+    """Return the entry that a document describes, without its branches where they are not wanted.
 
     :raises Malformed: the document is no entry.
     :raises ExpressionError: an expression in it is none of the language.
     :raises EffectError: its effects cannot be enumerated.
     """
     try:
-        return _Builder(document, Lines(text), path, namespace).entry()
+        return _Builder(document, Lines(text), path, namespace).entry(with_branches)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise Malformed(f"{path}: {type(error).__name__}: {error}") from error
 
@@ -70,7 +77,7 @@ class _Builder:
         self.path = path
         self.namespace = namespace
 
-    def entry(self) -> model.Entry:
+    def entry(self, with_branches: bool) -> model.Entry:
         document = _known(self.document, "entry")
         snake = document.get("snake") or snake_case(document["name"])
         signature = self.signature(_known(document["signature"], "signature"))
@@ -91,7 +98,7 @@ class _Builder:
             workloads=self.each(document, ("workloads",), "workload", _workload),
             roofline=model.Roofline(_maybe(roofline.get("flops")), _maybe(roofline.get("bytes"))),
             tolerances=self.each(document, ("tolerances",), "tolerance", _tolerance),
-            branches=branches(document["family"], snake, signature),
+            branches=branches(document["family"], snake, signature) if with_branches else (),
             path=self.path,
             document=document,
         )

@@ -29,6 +29,12 @@ FUNCTIONS: Final[Mapping[str, str]] = {
     "len": "_len",
     "sum": "_sum",
     "ceil_div": "_ceil_div",
+    "itemsize": "_itemsize",
+    "nbytes": "_nbytes",
+    "values": "_values",
+    "lengths": "_lengths",
+    "pages": "_pages",
+    "pairs": "_pairs",
 }
 """The functions that an expression may call, and the helper that each compiles to."""
 

@@ -16,6 +16,8 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from tileops.manifest.work import ROOFLINE_HELPERS
+
 __all__ = ["HELPERS"]
 
 
@@ -127,5 +129,6 @@ HELPERS: Final[Mapping[str, object]] = {
     "_mod": _mod,
     "_truediv": _truediv,
     "_ceil_div": _ceil_div,
+    **ROOFLINE_HELPERS,
 }
 """The globals that the Python of ``Expression.to_python`` needs."""

@@ -1,0 +1,1 @@
+"""The checks of an entry, by level: schema, then meaning."""

@@ -1,0 +1,122 @@
+"""Level 1: the document against the JSON Schema, in words of the entry language."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tileops.manifest.checks.report import Report, Where, closest, shown
+
+__all__ = ["check_schema", "load_schema", "schema_folder"]
+
+_TYPES: Final = {
+    "string": "a string",
+    "integer": "an int",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "an array",
+    "object": "a table",
+}
+
+
+def schema_folder() -> Path:
+    """Return the folder of the JSON Schemas: the installed one, else the checkout's.
+
+    :raises FileNotFoundError: neither is there.
+    """
+    installed = Path(__file__).parents[1] / "schema"
+    if installed.is_dir():
+        return installed
+    checkout = Path(__file__).parents[5] / "schema"
+    if checkout.is_dir():
+        return checkout
+    raise FileNotFoundError(f"no schemas in {installed} nor in {checkout}: reinstall the package")
+
+
+@functools.cache
+def load_schema(name: str) -> dict[str, Any]:
+    """Return one of the schemas, ``op.schema.json``."""
+    document: dict[str, Any] = json.loads((schema_folder() / name).read_text(encoding="utf-8"))
+    return document
+
+
+def check_schema(document: Mapping[str, Any], report: Report) -> None:
+    """Report everything in which a document differs from ``op.schema.json``."""
+    for error in sorted(_validator().iter_errors(document), key=lambda error: error.json_path):
+        _describe(error, report)
+
+
+def _describe(error: Any, report: Report) -> None:
+    where: Where = tuple(error.absolute_path)
+    schema, value = error.schema, error.instance
+    if error.validator == "unevaluatedProperties":
+        known = schema["properties"]
+        for key in sorted(value.keys() - known):
+            remedy = closest(key, sorted(known.keys() - value), "its keys are " + ", ".join(known))
+            report.add((*where, key), f"{shown(where)} takes only its own keys", repr(key), remedy)
+    elif error.validator == "required":
+        for key in error.validator_value:
+            if key not in value:
+                what = _resolved(schema["properties"][key])["description"]
+                report.add(where, f"{shown(where)} needs `{key}`", "", f"add {key}, {what}")
+    elif error.validator == "propertyNames":
+        pass  # jsonschema reports the name itself, as the error below.
+    elif error.validator == "oneOf":
+        report.add(where, f"{shown(where)}: {schema['$comment']}", "", "write one of the two")
+    else:
+        requirement = f"{shown(where)} is {schema.get('description', 'as the schema says')}"
+        report.add(where, requirement, _brief(value), _remedy(error))
+
+
+def _remedy(error: Any) -> str:
+    rule, limit = error.validator, error.validator_value
+    if rule == "type":
+        types = [limit] if isinstance(limit, str) else limit
+        return "write " + " or ".join(_TYPES[name] for name in types)
+    if rule == "enum":
+        return closest(str(error.instance), limit)
+    if rule == "pattern":
+        return f"it matches {limit}"
+    if rule == "const":
+        return f"write {limit!r}"
+    if rule in ("minLength", "minItems", "minProperties", "minimum"):
+        return f"it has at least {limit}" if rule != "minimum" else f"write at least {limit}"
+    return "leave out what stands there twice" if rule == "uniqueItems" else "mend it"
+
+
+def _brief(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _resolved(schema: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" in schema and "description" not in schema:
+        found: dict[str, Any] = load_schema("op.schema.json")["$defs"][schema["$ref"][8:]]
+        return found
+    return schema
+
+
+def _own_keys(
+    validator: Any, allowed: bool, instance: Any, schema: Mapping[str, Any]
+) -> Iterator[Any]:
+    """Check ``unevaluatedProperties = false`` where ``properties`` beside it says all.
+
+    That is so everywhere in our schemas (a test holds them to it), and is ten times as quick as
+    the general rule, which evaluates each property a second time.
+    """
+    from jsonschema import ValidationError
+
+    if not allowed and isinstance(instance, dict) and instance.keys() - schema["properties"].keys():
+        yield ValidationError("unknown keys")
+
+
+@functools.cache
+def _validator() -> Any:
+    from jsonschema import Draft202012Validator, validators
+
+    extend: Any = validators.extend
+    kind = extend(Draft202012Validator, {"unevaluatedProperties": _own_keys})
+    return kind(load_schema("op.schema.json"))

@@ -1,0 +1,244 @@
+"""Level 2: workloads inside the rules, a roofline that evaluates, tolerances of real outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from tileops.manifest.calls import Call, least_work, resolve
+from tileops.manifest.checks.report import Report, Where, closest, shown
+from tileops.manifest.checks.signature import check_type, dtypes_of
+from tileops.manifest.environments import bound_by, roofline_names
+from tileops.manifest.expressions import Expression
+from tileops.manifest.generators import GeneratorError
+from tileops.manifest.model import MISSING, Entry, Input, Workload
+from tileops.manifest.values import canonical
+from tileops.manifest.vocabulary import FLOATING, INTEGRAL
+
+__all__ = ["check_roofline", "check_tolerances", "check_workloads"]
+
+
+def check_roofline(entry: Entry, report: Report) -> None:
+    """Report a roofline that is not typed."""
+    names = roofline_names(entry.signature)
+    for key in ("flops", "bytes"):
+        expression = getattr(entry.roofline, key)
+        if expression is not None:
+            check_type(expression, names, "int|float", ("roofline", key), report)
+
+
+def check_tolerances(entry: Entry, report: Report) -> None:
+    """Report tolerances of what is no output, and outputs of an implemented op without one."""
+    outputs = {output.name: output for output in entry.signature.outputs}
+    seen: set[tuple[str, str]] = set()
+    for at, tolerance in enumerate(entry.tolerances):
+        where: Where = ("tolerances", at)
+        output = outputs.get(tolerance.output)
+        if output is None:
+            remedy = closest(tolerance.output, outputs)
+            report.add(
+                (*where, "output"), "a tolerance is of an output", repr(tolerance.output), remedy
+            )
+            continue
+        allowed = dtypes_of(entry.signature, output.dtype) or ()
+        if tolerance.dtype not in allowed:
+            report.add(
+                (*where, "dtype"),
+                f"{output.name} is {' or '.join(allowed)}",
+                repr(tolerance.dtype),
+                closest(tolerance.dtype, allowed),
+            )
+        if (tolerance.output, tolerance.dtype) in seen:
+            report.add(
+                where, f"{output.name} has one tolerance for {tolerance.dtype}", "two", "remove one"
+            )
+        seen.add((tolerance.output, tolerance.dtype))
+    if entry.status == "implemented":
+        for output in entry.signature.outputs:
+            missing = [
+                dtype
+                for dtype in dtypes_of(entry.signature, output.dtype) or ()
+                if dtype in FLOATING and (output.name, dtype) not in seen
+            ]
+            if missing:
+                report.add(
+                    ("tolerances",),
+                    f"an implemented op says how far {output.name} may lie from its formula",
+                    f"none for {', '.join(missing)}",
+                    "add [[tolerances]]",
+                )
+
+
+def check_workloads(entry: Entry, report: Report) -> None:
+    """Report workloads that are no valid call. The signature is without faults."""
+    labels: set[str] = set()
+    if entry.status == "implemented" and not entry.workloads:
+        report.add((), "an implemented op has a workload", "none", "add [[workloads]]")
+    for at, workload in enumerate(entry.workloads):
+        where: Where = ("workloads", at)
+        if workload.label in labels:
+            report.add(
+                (*where, "label"), "labels differ", f"{workload.label!r} twice", "rename one"
+            )
+        labels.add(workload.label)
+        before = len(report.faults)
+        _check_given(entry, workload, where, report)
+        if len(report.faults) == before:
+            _check_call(entry, workload, where, report)
+
+
+def _check_given(entry: Entry, workload: Workload, where: Where, report: Report) -> None:
+    signature = entry.signature
+    params = {param.name: param for param in signature.params}
+    _known(workload.params, params, (*where, "params"), "a param", report)
+    for name, param in params.items():
+        if name in workload.params:
+            try:
+                canonical(param, workload.params[name])
+            except ValueError as error:
+                report.add((*where, "params", name), str(error), repr(workload.params[name]))
+        elif param.default is MISSING:
+            report.add(where, f"a workload gives the param {name}", "none", "add it to params")
+    optional = [value.name for value in signature.inputs if value.optional is not False]
+    _known(workload.present, optional, (*where, "present"), "an optional input", report)
+    passed = [
+        value
+        for value in signature.inputs
+        if value.optional is False or value.name in workload.present
+    ]
+    free = {
+        name.removeprefix("*"): name.startswith("*")
+        for name in signature.dims
+        if any(value in passed for value in bound_by(signature, name.removeprefix("*")))
+    }
+    _known(workload.dims, free, (*where, "dims"), "a dim of the tensors passed", report)
+    for name, variadic in free.items():
+        if name not in workload.dims:
+            report.add(where, f"a workload gives the size of {name}", "none", "add it to dims")
+        elif isinstance(workload.dims[name], tuple) != variadic:
+            what = "an array of sizes" if variadic else "a size"
+            value = repr(workload.dims[name])
+            report.add((*where, "dims", name), f"{name} is {what}", value, "mend it")
+    ints = [number.name for number in signature.ints]
+    _known(workload.ints, ints, (*where, "ints"), "a call-time number", report)
+    for number in signature.ints:
+        if number.name not in workload.ints and number.default is MISSING:
+            report.add(where, f"a workload gives {number.name}", "none", "add it to ints")
+    _check_dtypes(entry, workload, passed, where, report)
+    _check_generators(entry, workload, passed, where, report)
+
+
+def _known(
+    given: Collection[str] | Mapping[str, Any],
+    known: Collection[str] | Mapping[str, Any],
+    where: Where,
+    what: str,
+    report: Report,
+) -> None:
+    for name in given:
+        if name not in known:
+            place = (*where, name) if isinstance(given, Mapping) else where
+            report.add(place, f"{shown(where)} names {what}", repr(name), closest(name, known))
+
+
+def _check_dtypes(
+    entry: Entry, workload: Workload, passed: list[Input], where: Where, report: Report
+) -> None:
+    variables = entry.signature.dtypes
+    needed = {value.dtype for value in passed if value.dtype in variables}
+    where = (*where, "dtypes")
+    _known(workload.dtypes, needed, where, "a dtype variable of the tensors passed", report)
+    for name in sorted(needed):
+        dtype = workload.dtypes.get(name)
+        if dtype is None:
+            report.add(where, f"a workload gives the dtype of {name}", "none", "add it to dtypes")
+        elif dtype not in variables[name]:
+            allowed = variables[name]
+            report.add(
+                (*where, name),
+                f"{name} ranges over {', '.join(allowed)}",
+                repr(dtype),
+                closest(dtype, allowed),
+            )
+    combinations = entry.signature.combinations
+    chosen = {name: workload.dtypes[name] for name in needed if name in workload.dtypes}
+    if combinations and not any(
+        all(chosen.get(name, dtype) == dtype for name, dtype in combination.items())
+        for combination in combinations
+    ):
+        listed = ", ".join(f"{name} = {dtype}" for name, dtype in sorted(chosen.items()))
+        report.add(
+            where, "a workload's dtypes are one of the combinations", listed, "take a listed one"
+        )
+
+
+def _check_generators(
+    entry: Entry, workload: Workload, passed: list[Input], where: Where, report: Report
+) -> None:
+    integral = {
+        value.name: value
+        for value in passed
+        if set(dtypes_of(entry.signature, value.dtype) or ()) <= INTEGRAL
+    }
+    place = (*where, "generators")
+    _known(workload.generators, integral, place, "an integer input that is passed", report)
+    for name in integral:
+        if name not in workload.generators:
+            report.add(
+                where,
+                f"a workload says how {name} is made, which carries values",
+                "no generator",
+                f"add generators.{name} = {{ kind = … }}",
+            )
+
+
+def _check_call(entry: Entry, workload: Workload, where: Where, report: Report) -> None:
+    try:
+        call = resolve(entry, workload)
+    except GeneratorError as error:
+        report.add((*where, "generators"), f"{shown(where)}.generators: {error}", "", "mend it")
+        return
+    for value in entry.signature.inputs:
+        absent = call.inputs[value.name] is None
+        condition = value.optional
+        if absent and isinstance(condition, Expression) and not condition.evaluate(call.names):
+            report.add(
+                (*where, "present"),
+                f"{value.name} may be left out only where {condition}",
+                f"the workload {workload.label!r} without it",
+                "add it to present",
+            )
+            return
+    for rule in entry.signature.rules:
+        if not rule.require.evaluate(call.names):
+            report.add(
+                where,
+                f"the workload {workload.label!r} meets the rules",
+                f"one that fails {rule.require.source!r}: {rule.message.format(**call.names)}",
+                "mend the workload or the rule",
+            )
+            return
+    _check_results(entry, workload, call, where, report)
+
+
+def _check_results(
+    entry: Entry, workload: Workload, call: Call, where: Where, report: Report
+) -> None:
+    for name, facts in {**call.inputs, **call.outputs}.items():
+        if facts is not None and any(size < 0 for size in facts.shape):
+            report.add(
+                where, f"{name} has sizes of at least 0", str(list(facts.shape)), "mend the dims"
+            )
+            return
+    try:
+        work = least_work(entry, call)
+    except ValueError as error:
+        report.add(("roofline",), f"the roofline of {workload.label!r}: {error}", "", "mend it")
+        return
+    if min(work) < 0:
+        report.add(
+            ("roofline",),
+            f"flops and bytes of the workload {workload.label!r} are at least 0",
+            f"{work[0]} and {work[1]}",
+            "mend the roofline",
+        )
