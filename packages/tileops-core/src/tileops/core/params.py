@@ -111,7 +111,7 @@ def _floats(value: Any) -> tuple[float, ...]:
 def _shape(value: Any) -> tuple[int, ...]:
     # As in PyTorch's own norms, an int stands for a shape of one axis.
     axes = (_int(value),) if hasattr(value, "__index__") else _ints(value)
-    if not axes or any(size < 0 for size in axes):
+    if any(size < 0 for size in axes):
         raise ValueError
     return axes
 
@@ -142,7 +142,7 @@ _NEEDS = {
     "str": "a str",
     "dtype": "a torch.dtype",
     "device": "a torch.device",
-    "shape": "an int or a non-empty sequence of ints, none negative",
+    "shape": "an int or a sequence of ints, none negative",
     "ints": "a sequence of ints",
     "floats": "a sequence of floats",
 }
