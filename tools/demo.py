@@ -23,7 +23,8 @@ def main() -> int:
 
     @torch.compile(fullgraph=True, backend=recorder)
     def block(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        return op(x, weight)
+        y: torch.Tensor = op(x, weight)
+        return y
 
     x = torch.randn(ROWS, WIDTH, device=device, dtype=torch.float16)
     weight = torch.randn(WIDTH, device=device, dtype=torch.float16)

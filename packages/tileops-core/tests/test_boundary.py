@@ -96,8 +96,9 @@ def test_another_schema_under_the_operator_s_name_is_refused() -> None:
     changed = entry(ENTRY.replace("optional = true", "optional = false"))
     with pytest.raises(DefinitionError) as error:
         type("ShiftFwdOp", (Op,), {"__module__": "elsewhere"}, entry=changed)
-    assert "elsewhere.ShiftFwdOp: the operator tileops::test_shift_fwd is already registered by" in (
-        str(error.value)
+    assert (
+        "elsewhere.ShiftFwdOp: the operator tileops::test_shift_fwd is already registered by"
+        in (str(error.value))
     )
 
 
@@ -123,7 +124,7 @@ def test_a_rule_holds_eager_compiled_and_with_unknown_sizes() -> None:
     assert str(error.value) == text
     torch._dynamo.reset()
     compiled = torch.compile(op, backend="aot_eager", fullgraph=True, dynamic=True)
-    with pytest.raises(Exception, match="x has .* columns; their number must be even"):
+    with pytest.raises(Exception, match=r"x has .* columns; their number must be even"):
         compiled(torch.randn(2, 3))
     x = torch.randn(2, 4)
     torch.testing.assert_close(compiled(x), x)

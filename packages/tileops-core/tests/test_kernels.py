@@ -80,7 +80,7 @@ def test_an_error_of_ours_and_an_interrupt_pass_unchanged() -> None:
         raise KeyboardInterrupt
 
     identity = uuid.uuid4().hex
-    with pytest.raises(TargetError, match="^SomeOp: not on this card$"):
+    with pytest.raises(TargetError, match=r"^SomeOp: not on this card$"):
         get(identity, refuses)
     with pytest.raises(KeyboardInterrupt):
         get(identity, interrupted)

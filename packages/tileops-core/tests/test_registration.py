@@ -12,7 +12,9 @@ from tileops.core.errors import DefinitionError
 from tileops.core.registration import OperatorSpec, register
 
 
-def spec(name: str, signature: str = "(Tensor x, str key) -> Tensor", **changes: Any) -> OperatorSpec:
+def spec(
+    name: str, signature: str = "(Tensor x, str key) -> Tensor", **changes: Any
+) -> OperatorSpec:
     options: dict[str, Any] = {
         "namespace": "tileops_test",
         "name": name,

@@ -139,6 +139,7 @@ def test_a_program_travels_without_tilelang(tmp_path):
 
 def test_a_failing_build_says_what_failed():
     """Whatever a factory or the compiler raises arrives as one type, with its cause."""
+
     def factory():
         raise ValueError("no such layout")
 
@@ -291,5 +292,7 @@ def test_offsets_pass_two_to_the_31():
     program = built("rms_norm", n, "float16", None, True, tilelang_backend.device_arch())
     tilelang_backend.on_device(program.launch, 0)(x.data_ptr(), y.data_ptr(), rows, 1e-5)
     for part in (slice(0, 4), slice(-4, None)):
-        torch.testing.assert_close(y[part].double(), oracle(x[part], None, 1e-5), rtol=1e-3, atol=1e-6)
+        torch.testing.assert_close(
+            y[part].double(), oracle(x[part], None, 1e-5), rtol=1e-3, atol=1e-6
+        )
     assert not y.isnan().any()

@@ -70,8 +70,7 @@ class _InferenceOnly(torch.autograd.Function):
         ctx.op = op
         # Shapes, not tensors: an input that is only described need not be kept alive.
         ctx.inputs = [
-            (a.shape, a.dtype, a.device) if isinstance(a, torch.Tensor) else None
-            for a in arguments
+            (a.shape, a.dtype, a.device) if isinstance(a, torch.Tensor) else None for a in arguments
         ]
         dirty = tuple(arguments[position] for position in written)
         ctx.mark_dirty(*dirty)

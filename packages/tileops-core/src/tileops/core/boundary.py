@@ -96,9 +96,9 @@ def _operator(
 def _namespace(entry: Entry) -> dict[str, Any]:
     """The globals of the generated source."""
     signature = entry.signature
-    concrete = {
-        tensor.dtype for tensor in (*signature.inputs, *signature.outputs)
-    } - set(signature.dtypes)
+    concrete = {spec.dtype for spec in signature.inputs}
+    concrete |= {spec.dtype for spec in signature.outputs}
+    concrete -= set(signature.dtypes)
     concrete -= {param.name for param in signature.params}
     return {
         **HELPERS,

@@ -45,9 +45,7 @@ def say(op: str, message: str, values: Mapping[str, Any]) -> str:
     return f"{op}: {message.format_map({name: _show(v) for name, v in values.items()})}"
 
 
-def match(
-    op: str, name: str, shape: Sequence[Any], spelling: str, wanted: Sequence[Any]
-) -> None:
+def match(op: str, name: str, shape: Sequence[Any], spelling: str, wanted: Sequence[Any]) -> None:
     """Requires that ``shape`` be ``wanted``, axis by axis; both have the same number of axes.
 
     Raises:
@@ -161,9 +159,7 @@ def bad_dtype(
     )
 
 
-def bad_device(
-    op: str, name: str, tensor: torch.Tensor, device: torch.device
-) -> ArgumentError:
+def bad_device(op: str, name: str, tensor: torch.Tensor, device: torch.device) -> ArgumentError:
     return ArgumentError(
         f"{op}: {name} is on {tensor.device}, but the call's other tensors are on {device}; "
         f"move one of them"

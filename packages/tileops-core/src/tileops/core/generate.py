@@ -83,7 +83,9 @@ class _Writer:
         return name
 
     def source(self) -> str:
-        self.put(f"# {self.entry.name}: written from its manifest entry, boundary ABI {BOUNDARY_ABI}")
+        self.put(
+            f"# {self.entry.name}: written from its manifest entry, boundary ABI {BOUNDARY_ABI}"
+        )
         self._call()
         self._call_boundary()
         self._infer()
@@ -125,8 +127,11 @@ class _Writer:
         for spec in self.signature.inputs:
             name, optional = spec.name, spec.optional is not False
             plain.append(_plain(name, optional))
-            grads.append(f"({name} is not None and {name}.requires_grad)" if optional
-                         else f"{name}.requires_grad")
+            grads.append(
+                f"({name} is not None and {name}.requires_grad)"
+                if optional
+                else f"{name}.requires_grad"
+            )
         if self.has_out:
             plain.append(_plain("out", True))
             grads.append("(out is not None and out.requires_grad)")
@@ -136,9 +141,11 @@ class _Writer:
             self.put(f"    {'and ' if number else ''}{condition}")
         self.put("):")
         self.indent += 1
-        self._choose_branch(lambda index, branch: self._call_branch(
-            branch, f"self._run_{index}({', '.join(self.tensors(branch))})"
-        ))
+        self._choose_branch(
+            lambda index, branch: self._call_branch(
+                branch, f"self._run_{index}({', '.join(self.tensors(branch))})"
+            )
+        )
         self.indent -= 1
         words = [name if name != "out" else "out=out" for name in self._forward_names()]
         self.put(f"return self._call_boundary({', '.join(words)})")
@@ -158,9 +165,11 @@ class _Writer:
         if self.has_out:
             self._tensor_check("out", optional=True)
         self.put("_key = self._description if _is_exporting() else self._key")
-        self._choose_branch(lambda index, branch: self._call_branch(
-            branch, f"_op_{index}({', '.join([*self.tensors(branch), '_key'])})"
-        ))
+        self._choose_branch(
+            lambda index, branch: self._call_branch(
+                branch, f"_op_{index}({', '.join([*self.tensors(branch), '_key'])})"
+            )
+        )
         self.indent -= 1
 
     def _choose_branch(self, put_call: Callable[[int, Branch], None]) -> None:
@@ -187,7 +196,7 @@ class _Writer:
         present = [] if spec.optional is False else [f"{spec.name} is not None"]
         if spec.mutated is False:
             return "False"
-        if spec.mutated is not True:
+        if not isinstance(spec.mutated, bool):
             present.insert(0, f"({spec.mutated.to_python(self.rename)})")
         return " and ".join(present) or "True"
 
@@ -283,7 +292,7 @@ class _Writer:
         shapes = " or ".join(map(_spelling, spec.shapes))
         self.put(f"# {spec.name}: {spec.dtype} {shapes}")
         if optional:
-            if spec.optional is not True:
+            if not isinstance(spec.optional, bool):
                 condition = spec.optional.to_python(self.rename)
                 self.put(f"if {spec.name} is None and not ({condition}):")
                 self.put(f"    raise _missing(_OP, {spec.name!r}, {spec.optional.source!r})")
@@ -310,7 +319,9 @@ class _Writer:
         dtype, actual = self._dtype(spec.dtype), f"{spec.name}.dtype"
         if spec.dtype not in self.signature.dtypes:
             self.put(f"if {actual} != {dtype}:")
-            self.put(f"    raise _bad_dtype(_OP, {spec.name!r}, {actual}, {spec.dtype!r}, ({dtype},))")
+            self.put(
+                f"    raise _bad_dtype(_OP, {spec.name!r}, {actual}, {spec.dtype!r}, ({dtype},))"
+            )
             return
         allowed = f"_range_{spec.dtype}"
         fresh = state.unbound(dtype)
@@ -396,7 +407,9 @@ class _Writer:
             if item.kind is ShapeKind.VARIADIC and item.text == variadic:
                 start = position.text()
                 end = f"{start} + _r" if start != "0" else "_r"
-                self._bind(state, local, f"{shape}[{start if start != '0' else ''}:{end}]", optional)
+                self._bind(
+                    state, local, f"{shape}[{start if start != '0' else ''}:{end}]", optional
+                )
                 position.add("_r")
             elif item.kind is ShapeKind.VARIADIC:
                 position.add(f"len({local})")
@@ -596,7 +609,8 @@ def _either(condition: str, holds: bool) -> str:
 
 
 def _plain(name: str, optional: bool) -> str:
-    plain = f"type({name}) in _plain_types and (_keys({name}).raw_repr() in _plain_keys or _learn({name}))"
+    keys = f"_keys({name}).raw_repr() in _plain_keys or _learn({name})"
+    plain = f"type({name}) in _plain_types and ({keys})"
     return f"({name} is None or ({plain}))" if optional else plain
 
 

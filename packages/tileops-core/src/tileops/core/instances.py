@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import os
 import threading
 import uuid
@@ -83,8 +84,12 @@ def adopt(instance: Op, description: str) -> str:
             _next[description] = number + 1
         key = f"{description}#{number}"
     _reviving.key = None
-    _live[key] = weakref.ref(instance, lambda _, key=key: _live.pop(key, None))
+    _live[key] = weakref.ref(instance, functools.partial(_forget, key))
     return key
+
+
+def _forget(key: str, _: weakref.ref[Op]) -> None:
+    _live.pop(key, None)
 
 
 def find(key: str) -> Op:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -123,7 +123,7 @@ def _dtype(value: Any) -> torch.dtype:
     return found
 
 
-_CANONICAL = {
+_CANONICAL: dict[str, Callable[[Any], Any]] = {
     "int": _int,
     "float": _float,
     "bool": _bool,

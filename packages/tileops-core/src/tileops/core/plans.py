@@ -23,9 +23,14 @@ Plan = Callable[..., Any]
 
 
 class Spec(Protocol):
-    shape: Sequence[int]
-    dtype: torch.dtype
-    device: torch.device
+    @property
+    def shape(self) -> Sequence[int]: ...
+
+    @property
+    def dtype(self) -> torch.dtype: ...
+
+    @property
+    def device(self) -> torch.device: ...
 
 
 class Launch(NamedTuple):

@@ -52,9 +52,7 @@ def enforce(
             continue
         spec = specs[name]
         if tuple(tensor.shape) != tuple(spec.shape):
-            raise _wrong(
-                op, target, name, f"has shape {list(tensor.shape)}", str(list(spec.shape))
-            )
+            raise _wrong(op, target, name, f"has shape {list(tensor.shape)}", str(list(spec.shape)))
         if tensor.dtype != spec.dtype:
             raise _wrong(op, target, name, f"has dtype {tensor.dtype}", str(spec.dtype))
         if tensor.device != spec.device:
@@ -67,9 +65,7 @@ def enforce(
         if tensor.numel():
             owner = storages.setdefault(_storage(tensor), f"the output {name!r}")
             if owner != f"the output {name!r}":
-                raise _wrong(
-                    op, target, name, f"shares memory with {owner}", "memory of its own"
-                )
+                raise _wrong(op, target, name, f"shares memory with {owner}", "memory of its own")
     return found
 
 

@@ -36,7 +36,7 @@ class GraphRecorder:
 
 def _target(node: torch.fx.Node) -> str:
     if isinstance(node.target, torch._ops.OpOverload):
-        return node.target.name()
+        return str(node.target.name())
     return str(node.target)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from tileops.core.contract.registry import CompileCase
@@ -52,5 +54,5 @@ def _overloads(names: tuple[str, ...]) -> set[str]:
     return {name for base in names for name in (base, f"{base}.default")}
 
 
-def _tuple(value: object) -> tuple[torch.Tensor, ...]:
-    return value if isinstance(value, tuple) else (value,)  # type: ignore[return-value]
+def _tuple(value: Any) -> tuple[torch.Tensor, ...]:
+    return value if isinstance(value, tuple) else (value,)

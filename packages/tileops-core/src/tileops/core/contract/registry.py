@@ -93,9 +93,7 @@ def ops_with_boundary() -> list[type[Op]]:
 
     def walk(cls: type[Op]) -> list[type[Op]]:
         below = [found for sub in cls.__subclasses__() for found in walk(sub)]
-        installed = any(
-            cls.__module__ == f or cls.__module__.startswith(f"{f}.") for f in families
-        )
+        installed = any(cls.__module__ == f or cls.__module__.startswith(f"{f}.") for f in families)
         return [*below, *([cls] if cls.compile_op_names and installed else [])]
 
     return sorted(set(walk(Op)), key=lambda cls: cls.__name__)

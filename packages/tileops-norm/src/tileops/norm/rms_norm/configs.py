@@ -71,7 +71,9 @@ class OnChipConfig:
 
     def shared_bytes(self, dtype: str) -> int:
         """Shared memory that the block needs, with the partial sums of its warps."""
-        return self.in_shared * self.threads * self.vector * ITEMSIZE[dtype] + self.threads // 32 * 4
+        return (
+            self.in_shared * self.threads * self.vector * ITEMSIZE[dtype] + self.threads // 32 * 4
+        )
 
 
 @dataclass(frozen=True)
