@@ -104,21 +104,26 @@ def on_device(entry: Callable[..., None], index: int) -> Callable[..., None]:
     current device is switched to for the launch, and restored.
     """
     import torch
-    from tvm_ffi.core import _env_set_current_stream
+    from tvm_ffi.core import _env_set_current_stream as set_stream
 
     current_device = torch._C._cuda_getDevice
     current_stream = torch._C._cuda_getCurrentRawStream
+    cuda = _DLPACK_CUDA
 
+    # TVM-FFI keeps one stream per thread and device. Callers that pass it tensors set and restore
+    # theirs around each call, so leaving ours behind disturbs none of them.
     def launch(*args: float) -> None:
-        if current_device() != index:
-            with torch.cuda.device(index):
-                return launch(*args)
-        # TVM-FFI keeps one stream per thread and device. Callers that pass it tensors set and
-        # restore theirs around each call, so leaving ours behind disturbs none of them.
-        _env_set_current_stream(_DLPACK_CUDA, index, current_stream(index))
+        set_stream(cuda, index, current_stream(index))
         entry(*args)
 
-    return launch
+    def launch_there(*args: float) -> None:
+        if current_device() == index:
+            launch(*args)
+        else:
+            with torch.cuda.device(index):
+                launch(*args)
+
+    return launch if torch.cuda.device_count() == 1 else launch_there
 
 
 def device_arch(device: "torch.device | int | str | None" = None) -> str:

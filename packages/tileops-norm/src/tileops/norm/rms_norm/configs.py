@@ -30,6 +30,13 @@ SHARED_BYTES = {
 }
 
 
+#: Multiprocessors of the usual card of an architecture. Only the number of blocks hangs on it, so
+#: another card of the same architecture is served as well, if not as evenly.
+MULTIPROCESSORS = {"sm_80": 108, "sm_89": 142, "sm_90a": 132, "sm_100a": 148}
+
+ONE_BLOCK_A_ROW = 2**31 - 1
+
+
 @dataclass(frozen=True)
 class RowConfig:
     """A row in the registers of ``threads_per_row`` threads, ``rows_per_block`` rows a block.
@@ -39,12 +46,15 @@ class RowConfig:
         rows_per_block: rows that share a block.
         vector: elements of one access.
         weight_early: whether the weight is fetched before the reduction, at the price of registers.
+        blocks_per_sm: blocks that must fit a multiprocessor at once; the compiler keeps its
+            registers below what that needs.
     """
 
     threads_per_row: int
     rows_per_block: int
     vector: int
     weight_early: bool
+    blocks_per_sm: int = 1
 
     def accesses(self, n: int) -> int:
         """Accesses that each thread makes to cover a row of ``n``."""
@@ -52,15 +62,19 @@ class RowConfig:
 
 
 @dataclass(frozen=True)
-class OnChipConfig:
-    """A row a block, held once: the first part in registers, the rest in shared memory.
+class WideConfig:
+    """A row a block: part in registers, part in shared memory, what is left read a second time.
 
     Attributes:
         threads: threads of the block.
         vector: elements of one access.
         in_registers: accesses of each thread that stay in registers.
-        in_shared: accesses of each thread that go to shared memory.
-        unroll: independent accesses in flight; both counts are multiples of it.
+        in_shared: accesses of each thread that stay in shared memory; a multiple of ``unroll``.
+        unroll: accesses to shared memory, or of the part read again, that are handled together.
+        blocks: the most blocks that are launched; each takes every ``blocks``-th row.
+        blocks_per_sm: blocks that must fit a multiprocessor at once; the compiler keeps its
+            registers below what that needs.
+        keep_weight: whether each thread holds its part of the weight in registers for all rows.
     """
 
     threads: int
@@ -68,19 +82,19 @@ class OnChipConfig:
     in_registers: int
     in_shared: int
     unroll: int
+    blocks: int
+    blocks_per_sm: int = 1
+    keep_weight: bool = False
+
+    def streamed(self, n: int) -> int:
+        """Accesses of each thread that are made twice, in whole groups of ``unroll``."""
+        held = (self.in_registers + self.in_shared) * self.threads * self.vector
+        group = self.threads * self.vector * self.unroll
+        return max(-(-(n - held) // group), 0) * self.unroll
 
     def shared_bytes(self, dtype: str) -> int:
-        """Shared memory that the block needs, with the partial sums of its warps."""
-        return self.in_shared * self.threads * self.vector * ITEMSIZE[dtype] + self.threads // 32 * 4
-
-
-@dataclass(frozen=True)
-class StreamingConfig:
-    """A row a block, read twice in chunks of ``threads * vector * unroll`` elements."""
-
-    threads: int
-    vector: int
-    unroll: int
+        """Shared memory that the block needs, with its warps' partial sums of two rows."""
+        return self.in_shared * self.threads * self.vector * ITEMSIZE[dtype] + self.threads // 4
 
 
 def vector_of(n: int, dtype: str, aligned: bool) -> int:
@@ -100,7 +114,9 @@ def _power_of_two(value: int) -> int:
     return 1 << max(value - 1, 0).bit_length()
 
 
-def choose_row_config(n: int, dtype: str, weight_dtype: str | None, aligned: bool) -> RowConfig:
+def choose_row_config(
+    n: int, dtype: str, weight_dtype: str | None, aligned: bool, arch: str = "sm_90a"
+) -> RowConfig:
     """The layout of ``rms_norm`` for rows of ``n``."""
     vector = vector_of(n, dtype, aligned)
     accesses = -(-n // vector)
@@ -109,36 +125,50 @@ def choose_row_config(n: int, dtype: str, weight_dtype: str | None, aligned: boo
     return RowConfig(threads_per_row, rows_per_block, vector, weight_early=True)
 
 
-#: Bytes of a row that ``rms_norm_on_chip`` keeps in the registers of a block. A block of 1024
-#: threads has 64 registers a thread: 24 hold data and the rest the work.
-_REGISTER_BYTES = 96 * 1024
-
-
 def choose_on_chip_config(
-    n: int, dtype: str, weight_dtype: str | None, aligned: bool
-) -> OnChipConfig:
+    n: int, dtype: str, weight_dtype: str | None, aligned: bool, arch: str = "sm_90a"
+) -> WideConfig:
     """The layout of ``rms_norm_on_chip`` for rows of ``n``."""
     vector = vector_of(n, dtype, aligned)
-    threads, unroll = 1024, 4
+    threads, unroll = 1024, 2
     chunks = -(-n // (threads * vector * unroll))
-    # A single 16-bit element may take a register of its own, so it is counted as four bytes.
-    chunk_bytes = threads * unroll * max(vector * ITEMSIZE[dtype], 4)
-    in_registers = min(chunks, _REGISTER_BYTES // chunk_bytes) * unroll
-    return OnChipConfig(threads, vector, in_registers, chunks * unroll - in_registers, unroll)
+    in_registers = unroll
+    return WideConfig(
+        threads, vector, in_registers, chunks * unroll - in_registers, unroll, _blocks(1, arch, vector, dtype)
+    )
 
 
 def choose_streaming_config(
-    n: int, dtype: str, weight_dtype: str | None, aligned: bool
-) -> StreamingConfig:
-    """The layout of ``rms_norm_streaming`` for rows of ``n``."""
-    return StreamingConfig(threads=1024, vector=vector_of(n, dtype, aligned), unroll=4)
+    n: int, dtype: str, weight_dtype: str | None, aligned: bool, arch: str = "sm_90a"
+) -> WideConfig:
+    """The layout of ``rms_norm_streaming`` for rows of ``n``: shared memory filled, the rest twice."""
+    vector = vector_of(n, dtype, aligned)
+    threads, unroll = 1024, 4
+    chunks = -(-n // (threads * vector * unroll))
+    chunk_bytes = threads * vector * ITEMSIZE[dtype] * unroll
+    room = (shared_limit(arch) - threads // 4) // chunk_bytes
+    return WideConfig(
+        threads, vector, 0, min(chunks, room) * unroll, unroll, _blocks(1, arch, vector, dtype)
+    )
+
+
+def _blocks(per_sm: int, arch: str, vector: int, dtype: str) -> int:
+    """Blocks that fill the chip; without asynchronous copies there is nothing to run ahead of."""
+    if vector * ITEMSIZE[dtype] < 4:
+        return ONE_BLOCK_A_ROW
+    return per_sm * MULTIPROCESSORS.get(arch, 128)
+
+
+def shared_limit(arch: str) -> int:
+    """Bytes of shared memory that one block may use on ``arch``."""
+    return SHARED_BYTES.get(arch, min(SHARED_BYTES.values()))
 
 
 def select(n: int, dtype: str, aligned: bool = True, arch: str = "sm_90a") -> Name:
     """Which program serves rows of ``n`` elements of ``dtype`` on ``arch``."""
-    if n * ITEMSIZE[dtype] <= 64 * 1024:
+    if n * ITEMSIZE[dtype] <= 16 * 1024:
         return "rms_norm"
-    limit = SHARED_BYTES.get(arch, min(SHARED_BYTES.values()))
-    if choose_on_chip_config(n, dtype, None, aligned).shared_bytes(dtype) <= limit:
+    config = choose_on_chip_config(n, dtype, None, aligned, arch)
+    if config.shared_bytes(dtype) <= shared_limit(arch):
         return "rms_norm_on_chip"
     return "rms_norm_streaming"
