@@ -56,6 +56,7 @@ def test_every_width_has_a_layout(dtype, aligned):
                 assert 1 <= lanes * config.rows_per_block <= 1024, where
             else:
                 assert config.threads % 32 == 0 and config.threads <= 1024, where
+                assert config.in_shared % config.unroll == 0, where
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -99,7 +100,7 @@ def test_an_architecture_is_named_from_its_capability():
 
 @functools.cache
 def built(name, n, dtype, weight_dtype, aligned, arch):
-    config = programs.choose_config(name, n, dtype, weight_dtype, aligned)
+    config = programs.choose_config(name, n, dtype, weight_dtype, aligned, arch)
     return tilelang_backend.build(
         lambda: programs.program(name, n, dtype, weight_dtype, config), arch=arch
     )
@@ -121,7 +122,14 @@ def test_each_program_builds(name, n, dtype, weight_dtype, aligned, expected):
     assert program.symbol == name
     assert expected in program.source
     assert f"((int64_t)blockIdx.x) * (int64_t){n}" in program.source
-    assert ("weight" in program.source) == (weight_dtype is not None) or weight_dtype is None
+
+
+@needs_nvcc
+@pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_100a"])
+def test_other_architectures_build(arch):
+    """The widest program, with its asynchronous copies, compiles for what is not the GPU at hand."""
+    program = built("rms_norm_streaming", 131072, "bfloat16", "bfloat16", True, arch)
+    assert "cp_async" in program.source
 
 
 @needs_nvcc
@@ -137,6 +145,7 @@ def test_a_program_travels_without_tilelang(tmp_path):
 
 def test_a_failing_build_says_what_failed():
     """Whatever a factory or the compiler raises arrives as one type, with its cause."""
+
     def factory():
         raise ValueError("no such layout")
 
@@ -210,6 +219,17 @@ def test_matches_the_oracle(n, dtype, weight_dtype, aligned):
 
 @needs_gpu
 @pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("n", "dtype"), [(32768, "bfloat16"), (100000, "float16"), (40001, "float16")]
+)
+def test_rows_that_a_block_takes_by_turns(n, dtype):
+    """Many rows a block: what is fetched ahead never overwrites what is still to be read."""
+    for attempt in range(3):
+        _run(programs.select(n, dtype), n, dtype, dtype, True, (1000 + attempt,))
+
+
+@needs_gpu
+@pytest.mark.gpu
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("n", [1, 33, 1000, 8200])
 def test_every_program_is_right_where_another_is_selected(name, n):
@@ -218,8 +238,9 @@ def test_every_program_is_right_where_another_is_selected(name, n):
 
 
 def _run(name, n, dtype, weight_dtype, aligned, rows):
-    config = programs.choose_config(name, n, dtype, weight_dtype, aligned)
-    program = built(name, n, dtype, weight_dtype, aligned, tilelang_backend.device_arch())
+    arch = tilelang_backend.device_arch()
+    config = programs.choose_config(name, n, dtype, weight_dtype, aligned, arch)
+    program = built(name, n, dtype, weight_dtype, aligned, arch)
     launch = tilelang_backend.on_device(program.launch, torch.cuda.current_device())
     for count in rows:
         check(launch, config, count, n, dtype, weight_dtype, aligned)
@@ -289,5 +310,7 @@ def test_offsets_pass_two_to_the_31():
     program = built("rms_norm", n, "float16", None, True, tilelang_backend.device_arch())
     tilelang_backend.on_device(program.launch, 0)(x.data_ptr(), y.data_ptr(), rows, 1e-5)
     for part in (slice(0, 4), slice(-4, None)):
-        torch.testing.assert_close(y[part].double(), oracle(x[part], None, 1e-5), rtol=1e-3, atol=1e-6)
+        torch.testing.assert_close(
+            y[part].double(), oracle(x[part], None, 1e-5), rtol=1e-3, atol=1e-6
+        )
     assert not y.isnan().any()

@@ -38,8 +38,14 @@ def pieces(n: int, dtype: str, weighted: bool, lanes: int, rows: int, vector: in
 
     @T.macro
     def fetch_row(X, stash, c, count, row, first, lane):
-        """stash[c, i, lane] = access first + i of the row: asynchronously, where the copy engine
-        takes the access's size, to be committed and awaited by the caller."""
+        """stash[c, i, lane] = access first + i of the row, zeros outside of it.
+
+        Asynchronous where ``cp.async`` takes the access's size; the caller commits and awaits. A
+        thread may fetch into a place that it has read from before: it used the value already (the
+        store of the result comes first), so the copy cannot overtake the read. ``cp.async`` is
+        called by its template's name since ``T.ptx_cp_async`` refuses a buffer made of an address
+        (TileLang 0.1.15: "tvm_access_ptr data argument must be a Var").
+        """
         whole = inside(first, count)
         for i in T.unroll(count):
             if whole or ((first + i) * lanes + lane) * vector < n:
