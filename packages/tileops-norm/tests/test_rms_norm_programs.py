@@ -6,7 +6,6 @@ import shutil
 
 import pytest
 import torch
-
 from tileops.core import tilelang_backend
 from tileops.norm.rms_norm import configs, programs
 
@@ -127,7 +126,7 @@ def test_each_program_builds(name, n, dtype, weight_dtype, aligned, expected):
 @needs_nvcc
 @pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_100a"])
 def test_other_architectures_build(arch):
-    """The widest program, with its asynchronous copies, compiles for what is not the GPU at hand."""
+    """The widest program, with its asynchronous copies, compiles for other GPUs."""
     program = built("rms_norm_streaming", 131072, "bfloat16", "bfloat16", True, arch)
     assert "cp_async" in program.source
 

@@ -134,7 +134,7 @@ def device_arch(device: "torch.device | int | str | None" = None) -> str:
 
 
 def arch_of_capability(major: int, minor: int) -> str:
-    """The architecture of a compute capability: ``(8, 9)`` is ``"sm_89"``, ``(9, 0)`` ``"sm_90a"``."""
+    """The architecture of a compute capability: (8, 9) is ``"sm_89"``, (9, 0) ``"sm_90a"``."""
     number = major * 10 + minor
     return _ARCH_SPECIFIC.get(number, f"sm_{number}")
 
