@@ -46,7 +46,9 @@ def autograd_kernel(
             torch.is_grad_enabled()
             and any(isinstance(a, torch.Tensor) and a.requires_grad for a in arguments)
         ):
-            results = _InferenceOnly.apply(op, overload(), keyset, written, *arguments)
+            results = _InferenceOnly.apply(  # type: ignore[no-untyped-call]
+                op, overload(), keyset, written, *arguments
+            )
             # The written arguments come last; the operator returns only what it allocated.
             returned = results[: len(results) - len(written)]
             if len(returned) == 1:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol
 
 import torch
 
-from tileops.core.errors import CaptureError, KernelBuildError, TileOpsError
+from tileops.core.errors import CaptureError, KernelBuildError, TargetError
 
 __all__ = ["CallSpec", "Kernel", "KernelInterface", "fills", "iter_programs", "program_for"]
 
@@ -56,6 +56,13 @@ class Kernel:
             TargetError: this kernel cannot serve the call; the message says why.
         """
         raise NotImplementedError(f"{cls.__name__} does not say how it is built: define entry_for")
+
+    def prepare(self, *tensors: torch.Tensor | None) -> Callable[..., None]:
+        """What launches this kernel for tensors of the same shapes, dtypes and devices as these.
+
+        A warm call uses it, so whatever those settle is worked out here; by default, nothing.
+        """
+        return self
 
     def __call__(self, *tensors: torch.Tensor | None) -> None:
         raise NotImplementedError(
@@ -128,7 +135,7 @@ def program_for(
             try:
                 with _current(device):
                     program = build()
-            except TileOpsError:
+            except (CaptureError, TargetError):
                 raise
             except Exception as error:
                 raise KernelBuildError(

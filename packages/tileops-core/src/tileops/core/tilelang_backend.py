@@ -22,6 +22,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tileops.core.errors import KernelBuildError
+
 if TYPE_CHECKING:
     import torch
 
@@ -30,10 +32,6 @@ _DLPACK_CUDA = 2
 
 #: Architectures whose newest instructions need the "a" variant of the target.
 _ARCH_SPECIFIC = {90: "sm_90a", 100: "sm_100a", 103: "sm_103a", 120: "sm_120a"}
-
-
-class KernelBuildError(Exception):
-    """A program could not be built; the cause is chained."""
 
 
 @dataclass(frozen=True)
@@ -104,21 +102,26 @@ def on_device(entry: Callable[..., None], index: int) -> Callable[..., None]:
     current device is switched to for the launch, and restored.
     """
     import torch
-    from tvm_ffi.core import _env_set_current_stream
+    from tvm_ffi.core import _env_set_current_stream as set_stream
 
     current_device = torch._C._cuda_getDevice
     current_stream = torch._C._cuda_getCurrentRawStream
+    cuda = _DLPACK_CUDA
 
+    # TVM-FFI keeps one stream per thread and device. Callers that pass it tensors set and restore
+    # theirs around each call, so leaving ours behind disturbs none of them.
     def launch(*args: float) -> None:
-        if current_device() != index:
-            with torch.cuda.device(index):
-                return launch(*args)
-        # TVM-FFI keeps one stream per thread and device. Callers that pass it tensors set and
-        # restore theirs around each call, so leaving ours behind disturbs none of them.
-        _env_set_current_stream(_DLPACK_CUDA, index, current_stream(index))
+        set_stream(cuda, index, current_stream(index))
         entry(*args)
 
-    return launch
+    def launch_there(*args: float) -> None:
+        if current_device() == index:
+            launch(*args)
+        else:
+            with torch.cuda.device(index):
+                launch(*args)
+
+    return launch if torch.cuda.device_count() == 1 else launch_there
 
 
 def device_arch(device: "torch.device | int | str | None" = None) -> str:
@@ -129,7 +132,7 @@ def device_arch(device: "torch.device | int | str | None" = None) -> str:
 
 
 def arch_of_capability(major: int, minor: int) -> str:
-    """The architecture of a compute capability: ``(8, 9)`` is ``"sm_89"``, ``(9, 0)`` ``"sm_90a"``."""
+    """The architecture of a compute capability: (8, 9) is ``"sm_89"``, (9, 0) ``"sm_90a"``."""
     number = major * 10 + minor
     return _ARCH_SPECIFIC.get(number, f"sm_{number}")
 

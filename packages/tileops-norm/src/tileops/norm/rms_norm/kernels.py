@@ -46,7 +46,8 @@ class RMSNormFwdInterface(KernelInterface):
 
     @classmethod
     def select(cls, call: LayerNormCall, kernel_types: Mapping[str, type[Kernel]]) -> type[Kernel]:
-        return kernel_types[programs.select(call.n, _name(call.dtype))]
+        arch = device_arch(call.device)
+        return kernel_types[programs.select(call.n, _name(call.dtype), call.aligned, arch)]
 
     @classmethod
     def reference(cls, call: LayerNormCall, *inputs: torch.Tensor | None) -> torch.Tensor:
@@ -72,7 +73,7 @@ class _RMSNormProgram(Kernel):
         weight_dtype = None if call.weight_dtype is None else _name(call.weight_dtype)
         arch = device_arch(call.device)
         name = cls.program_name
-        config = programs.choose_config(name, call.n, dtype, weight_dtype, call.aligned)
+        config = programs.choose_config(name, call.n, dtype, weight_dtype, call.aligned, arch)
 
         def build_program() -> Program:
             return build(
@@ -82,12 +83,19 @@ class _RMSNormProgram(Kernel):
         return (name, call.n, dtype, weight_dtype, config, arch), build_program
 
     def __call__(self, *tensors: Any) -> None:
-        x, weight, y = tensors
-        rows = x.numel() // self._n
-        if weight is None:
-            self._launch(x.data_ptr(), y.data_ptr(), rows, self._eps)
-        else:
-            self._launch(x.data_ptr(), weight.data_ptr(), y.data_ptr(), rows, self._eps)
+        self.prepare(*tensors)(*tensors)
+
+    def prepare(self, *tensors: Any) -> Callable[..., None]:
+        x, weight, _ = tensors
+        launch, rows, eps = self._launch, x.numel() // self._n, self._eps
+
+        def with_weight(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor) -> None:
+            launch(x.data_ptr(), weight.data_ptr(), y.data_ptr(), rows, eps)
+
+        def without_weight(x: torch.Tensor, _: None, y: torch.Tensor) -> None:
+            launch(x.data_ptr(), y.data_ptr(), rows, eps)
+
+        return without_weight if weight is None else with_weight
 
 
 class RMSNormKernel(_RMSNormProgram):

@@ -9,6 +9,8 @@ is emitted.
 from types import SimpleNamespace
 from typing import Any
 
+from .configs import ITEMSIZE
+
 
 def pieces(n: int, dtype: str, weighted: bool, lanes: int, rows: int, vector: int) -> Any:
     """Macros for rows of ``n``, each held by ``lanes`` threads of a block of ``rows`` rows."""
@@ -16,6 +18,7 @@ def pieces(n: int, dtype: str, weighted: bool, lanes: int, rows: int, vector: in
 
     warps = max(lanes // 32, 1)
     step = lanes * vector
+    asynchronous = vector * ITEMSIZE[dtype] >= 4  # what cp.async copies: 4, 8 or 16 bytes
 
     def inside(first: Any, count: int) -> bool:
         """Whether accesses ``first`` to ``first + count`` of a row are known to be inside it."""
@@ -32,6 +35,33 @@ def pieces(n: int, dtype: str, weighted: bool, lanes: int, rows: int, vector: in
             else:
                 for v in T.vectorized(vector):
                     held[i, v] = T.cast(0, dtype)
+
+    @T.macro
+    def fetch_row(X, stash, c, count, row, first, lane):
+        """stash[c, i, lane] = access first + i of the row, zeros outside of it.
+
+        Asynchronous where ``cp.async`` takes the access's size; the caller commits and awaits. A
+        thread may fetch into a place that it has read from before: it used the value already (the
+        store of the result comes first), so the copy cannot overtake the read. ``cp.async`` is
+        called by its template's name since ``T.ptx_cp_async`` refuses a buffer made of an address
+        (TileLang 0.1.15: "tvm_access_ptr data argument must be a Var").
+        """
+        whole = inside(first, count)
+        for i in T.unroll(count):
+            if whole or ((first + i) * lanes + lane) * vector < n:
+                if asynchronous:
+                    T.call_extern(
+                        "handle",
+                        f"tl::cp_async_gs<{vector * ITEMSIZE[dtype]}>",
+                        T.address_of(stash[c, i, lane, 0]),
+                        T.address_of(X[row, ((first + i) * lanes + lane) * vector]),
+                    )
+                else:
+                    for v in T.vectorized(vector):
+                        stash[c, i, lane, v] = X[row, ((first + i) * lanes + lane) * vector + v]
+            else:
+                for v in T.vectorized(vector):
+                    stash[c, i, lane, v] = T.cast(0, dtype)
 
     @T.macro
     def read_weight(W, scale, count, first, lane):
@@ -54,26 +84,26 @@ def pieces(n: int, dtype: str, weighted: bool, lanes: int, rows: int, vector: in
             total[0] += part[0]
 
     @T.macro
-    def reciprocal_rms(total, thread, eps):
+    def reciprocal_rms(total, partial, turn, thread, eps):
         """total = 1 / sqrt(mean of the row's squares + eps), from each thread's own sum.
 
-        The same order of additions in every thread of a row, so all get the same bits.
+        partial: [turns, rows, warps] in shared memory. The additions have the same order in every
+        thread of a row, so all get the same bits.
         """
         for k in T.unroll(min(lanes, 32).bit_length() - 1):
             total[0] += T.shfl_xor(total[0], 1 << k)
         if warps > 1:
-            partial = T.alloc_shared((rows, warps), "float32")
             if thread % 32 == 0:
-                partial[thread // lanes, thread % lanes // 32] = total[0]
+                partial[turn, thread // lanes, thread % lanes // 32] = total[0]
             T.sync_threads()
             total[0] = 0.0
             for k in T.unroll(warps):
-                total[0] += partial[thread // lanes, k]
+                total[0] += partial[turn, thread // lanes, k]
         total[0] = T.rsqrt(total[0] / n + eps)
 
     @T.macro
-    def write_row(Y, held, scale, count, total, row, first, lane, m):
-        """Access first + i of the row's output = held[i] * total * scale[i], rounded once."""
+    def write_row(Y, held, scale, scale_at, count, total, row, first, lane, m):
+        """Access first + i of the row's output = held[i] * total * scale[scale_at + i]."""
         whole = inside(first, count)
         out = T.alloc_local((vector,), dtype)
         for i in T.unroll(count):
@@ -83,7 +113,7 @@ def pieces(n: int, dtype: str, weighted: bool, lanes: int, rows: int, vector: in
                         out[v] = T.cast(
                             T.cast(held[i, v], "float32")
                             * total[0]
-                            * T.cast(scale[i, v], "float32"),
+                            * T.cast(scale[scale_at + i, v], "float32"),
                             dtype,
                         )
                     else:
@@ -92,6 +122,8 @@ def pieces(n: int, dtype: str, weighted: bool, lanes: int, rows: int, vector: in
                     Y[row, ((first + i) * lanes + lane) * vector + v] = out[v]
 
     return SimpleNamespace(
+        warps=warps,
+        fetch_row=fetch_row,
         read_row=read_row,
         read_weight=read_weight,
         add_squares=add_squares,
