@@ -55,7 +55,8 @@ def test_every_width_has_a_layout(dtype, aligned):
                 assert lanes >= 32 or 32 % lanes == 0, where
                 assert 1 <= lanes * config.rows_per_block <= 1024, where
             else:
-                assert config.threads % 32 == 0 and config.threads <= 1024, where
+                assert config.threads % 32 == 0, where
+                assert config.threads <= 1024, where
                 assert config.in_shared % config.unroll == 0, where
 
 
