@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib.metadata
-import importlib.util
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from tileops.manifest._toml import tomllib
-from tileops.manifest.branches import EffectError
 from tileops.manifest.build import Malformed, build_entry
+from tileops.manifest.checks import check_meaning
+from tileops.manifest.checks.report import Report
 from tileops.manifest.expressions import ExpressionError
 from tileops.manifest.faults import Fault, ManifestError
 from tileops.manifest.model import Entry
@@ -163,10 +162,19 @@ def parse_text(path: Path, text: str) -> dict[str, Any]:
 
 def _read(path: Path, text: str, namespace: str) -> Entry:
     document = parse_text(path, text)
+    report = Report(path, text)
     try:
-        return build_entry(document, text, path, namespace)
-    except (Malformed, ExpressionError, EffectError) as error:
-        raise ManifestError([Fault(path, 1, str(error))]) from error
+        entry = build_entry(document, report.lines, path, namespace)
+    except (Malformed, ExpressionError) as error:
+        # The full checks know how to say what is wrong; they are slower, and need jsonschema.
+        from tileops.manifest.validate import validate_text
+
+        faults = validate_text(text, path, namespace)
+        raise ManifestError(faults or [Fault(path, 1, str(error))]) from error
+    entry = check_meaning(entry, report)
+    if report.faults:
+        raise ManifestError(report.sorted())
+    return entry
 
 
 @functools.cache
@@ -185,6 +193,9 @@ def _index(root: EntryRoot) -> dict[str, list[Path]]:
 
 @functools.cache
 def _installed_roots() -> tuple[EntryRoot, ...]:
+    import importlib.metadata
+    import importlib.util
+
     roots = []
     for point in importlib.metadata.entry_points(group=GROUP):
         if point.attr:
