@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from tileops.manifest.expressions import Expression, ExpressionError
 
-__all__ = ["BOOL", "FLOAT", "INT", "INTS", "PRESENCE", "STR", "TENSOR", "Type", "infer"]
+__all__ = ["BOOL", "FLOAT", "INT", "INTS", "PRESENCE", "STR", "TENSOR", "Type", "implied", "infer"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +67,11 @@ def infer(expression: Expression, names: Mapping[str, Type]) -> Type:
     :raises ExpressionError: a name is not known here, or an operation does not fit its operands.
     """
     return _Checker(names).infer(expression.tree, frozenset())
+
+
+def implied(condition: Expression) -> frozenset[str]:
+    """Return the names that are not None where a condition holds."""
+    return _implied(condition.tree, True)
 
 
 class _Checker:
