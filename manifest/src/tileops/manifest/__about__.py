@@ -1,3 +1,3 @@
-"""The version of this distribution, which hatch reads and moves."""
+"""The version of tileops-manifest."""
 
 __version__ = "0.1.0"

@@ -47,10 +47,8 @@ def _assignments(
             for combination in signature.combinations
         ):
             continue
-        tensors = {
-            value.name: values.get(value.dtype, value.dtype)
-            for value in (*signature.inputs, *signature.outputs)
-        }
+        tensors = {v.name: values.get(v.dtype, v.dtype) for v in signature.inputs}
+        tensors.update({v.name: values.get(v.dtype, v.dtype) for v in signature.outputs})
         given = tuple((name, tensors[name]) for name in inputs)
         found[given] = tuple((name, tensors[name]) for name in outputs)
     return found

@@ -49,7 +49,8 @@ def _changes(old: Entry, new: Entry) -> Found:
             yield Level.BREAKING, f"{key} {getattr(old, key)!r} became {getattr(new, key)!r}"
     before, after = old.signature, new.signature
     yield from _members("param", before.params, after.params, _param)
-    naming = _Naming(before), _Naming(after)
+    shared = {value.name for value in before.inputs} & {value.name for value in after.inputs}
+    naming = _Naming(before, shared), _Naming(after, shared)
     yield from _members("input", before.inputs, after.inputs, lambda a, b: _input(a, b, naming))
     yield from _members("call-time number", before.ints, after.ints, _int)
     yield from _outputs(before.outputs, after.outputs, naming)
@@ -69,15 +70,18 @@ def _changes(old: Entry, new: Entry) -> Found:
 
 
 class _Naming:
-    """Names dims by where they first stand, so that renaming one changes nothing."""
+    """Names dims by where they first stand, so that renaming one changes nothing.
 
-    def __init__(self, signature: Signature) -> None:
+    ``shared`` are the inputs of both versions: their axes give names before those of a new input.
+    """
+
+    def __init__(self, signature: Signature, shared: set[str]) -> None:
         self.names: dict[str, str] = {}
-        for value in signature.inputs:
+        for value in sorted(signature.inputs, key=lambda value: value.name not in shared):
             for shape in value.shapes:
-                for item in shape:
+                for at, item in enumerate(shape):
                     if item.kind in (ShapeKind.DIM, ShapeKind.VARIADIC):
-                        self.names.setdefault(item.text, f"dim{len(self.names)}")
+                        self.names.setdefault(item.text, f"{value.name}_{at}")
 
     def shape(self, shape: Shape) -> list[str]:
         return [
