@@ -1,5 +1,6 @@
 """The manifest: one validated description of every op, read lazily and without torch."""
 
+from tileops.manifest.__about__ import __version__
 from tileops.manifest.contract import contract_document
 from tileops.manifest.expressions import Expression, ExpressionError
 from tileops.manifest.faults import Fault, ManifestError
@@ -23,6 +24,7 @@ __all__ = [
     "ExpressionError",
     "Fault",
     "ManifestError",
+    "__version__",
     "add_entry_root",
     "contract_document",
     "entry_roots",

@@ -1,0 +1,9 @@
+"""Attention ops.
+
+The family for ops that mix values by the similarity of queries and keys, in prefill and in
+decoding, with contiguous and with paged key and value caches. It has no op yet.
+"""
+
+from tileops.attention.__about__ import __version__
+
+__all__ = ["__version__"]

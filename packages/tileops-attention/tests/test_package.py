@@ -1,0 +1,18 @@
+"""What importing tileops-attention gives and costs."""
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import tileops.attention
+
+
+def test_version_is_the_installed_one() -> None:
+    assert tileops.attention.__version__ == version("tileops-attention")
+
+
+def test_import_leaves_tilelang_alone() -> None:
+    """TileLang takes seconds to import and is absent where no kernel is built."""
+    code = "import sys, tileops.attention; print('tilelang' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

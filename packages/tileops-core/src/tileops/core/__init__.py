@@ -1,0 +1,29 @@
+"""What every TileOPs family is made with: the op base class, its boundary, targets and kernels.
+
+Importing this package loads no TileLang and touches no device.
+"""
+
+from tileops.core.__about__ import __version__
+from tileops.core.kernels import CallSpec, Kernel, KernelInterface, fills
+from tileops.core.op import Op
+from tileops.core.targets import (
+    Target,
+    default_target,
+    register_target,
+    set_default_target,
+    target_names,
+)
+
+__all__ = [
+    "CallSpec",
+    "Kernel",
+    "KernelInterface",
+    "Op",
+    "Target",
+    "__version__",
+    "default_target",
+    "fills",
+    "register_target",
+    "set_default_target",
+    "target_names",
+]

@@ -1,0 +1,160 @@
+"""Gives an op class its compile boundary: compiles the generated source and registers operators."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import linecache
+import sys
+import threading
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tileops.core import checks
+from tileops.core.autograd import autograd_kernel
+from tileops.core.errors import TileOpsError
+from tileops.core.generate import BOUNDARY_ABI, generate, operator_signature
+from tileops.core.instances import find, find_for_trace, known_class
+from tileops.core.registration import OperatorSpec, register
+from tileops.core.serve import serve
+from tileops.core.watch import PROBES
+from tileops.manifest import Entry, contract_document
+from tileops.manifest.symbolic import HELPERS
+
+if TYPE_CHECKING:
+    from tileops.core.op import Op
+
+__all__ = ["attach", "digest"]
+
+
+def digest(entry: Entry) -> str:
+    """A short hash of all that a compiled artefact relies on in ``entry`` and in this package."""
+    document = json.dumps(contract_document(entry), sort_keys=True, default=str)
+    return hashlib.sha256(f"{BOUNDARY_ABI}\n{document}".encode()).hexdigest()[:12]
+
+
+def attach(cls: type[Op], entry: Entry) -> None:
+    """Makes the boundary of ``cls`` from ``entry``.
+
+    Raises:
+        DefinitionError: an operator's name is taken by another schema.
+    """
+    cls.entry = entry
+    cls.compile_op_names = ()
+    cls._identity = f"{cls.__name__}@{digest(entry)}"
+    known_class(cls._identity, cls)
+    if not entry.has_boundary:
+        return
+    source = generate(entry)
+    namespace = _execute(cls, source, _namespace(entry))
+    overloads: list[Any] = []
+    specs = [_operator(cls, entry, index, namespace, overloads) for index in _indices(entry)]
+    overloads += register(specs)
+    namespace.update({f"_op_{index}": overload for index, overload in enumerate(overloads)})
+    methods = ["__call__", "_call_boundary", "_infer"]
+    methods += [f"_{role}_{index}" for role in ("fake", "run") for index in _indices(entry)]
+    for name in methods:
+        method = namespace[name]
+        method.__qualname__ = f"{cls.__qualname__}.{name}"
+        method.__module__ = cls.__module__
+        setattr(cls, name, method)
+    cls._generated_source = source
+    cls._argument_names = tuple(_arguments(entry, index) for index in _indices(entry))
+    cls.compile_op_names = entry.compile_op_names
+
+
+def _indices(entry: Entry) -> range:
+    return range(len(entry.branches))
+
+
+def _arguments(entry: Entry, index: int) -> tuple[str, ...]:
+    names = [spec.name for spec in entry.signature.inputs]
+    if entry.branches[index].out:
+        names.append("out")
+    return (*names, *(number.name for number in entry.signature.ints))
+
+
+def _operator(
+    cls: type[Op], entry: Entry, index: int, namespace: dict[str, Any], overloads: list[Any]
+) -> OperatorSpec:
+    branch = entry.branches[index]
+    names = _arguments(entry, index)
+    written = [n for n, name in enumerate(names) if name in branch.written or name == "out"]
+    return OperatorSpec(
+        namespace=entry.namespace,
+        name=branch.operator,
+        signature=operator_signature(entry, branch),
+        body=namespace[f"_operator_run_{index}"],
+        fake=namespace[f"_operator_fake_{index}"],
+        autograd=autograd_kernel(cls.__name__, lambda: overloads[index], written),
+        owner=f"{cls.__module__}.{cls.__qualname__}",
+    )
+
+
+def _namespace(entry: Entry) -> dict[str, Any]:
+    """The globals of the generated source."""
+    signature = entry.signature
+    concrete = {spec.dtype for spec in signature.inputs}
+    concrete |= {spec.dtype for spec in signature.outputs}
+    concrete -= set(signature.dtypes)
+    concrete -= {param.name for param in signature.params}
+    return {
+        **HELPERS,
+        **PROBES,
+        "_OP": entry.name,
+        "_Tensor": torch.Tensor,
+        "_strided": torch.strided,
+        "_empty": torch.empty,
+        "_is_exporting": torch.compiler.is_exporting,
+        "_find": find,
+        "_find_for_trace": find_for_trace,
+        "_serve": serve,
+        "_no_branch": _no_branch,
+        "_messages": tuple(rule.message for rule in signature.rules),
+        "_combinations": tuple(
+            {name: _dtype(dtype) for name, dtype in combination.items()}
+            for combination in signature.combinations
+        ),
+        **{f"_{name}": getattr(checks, name) for name in checks.__all__},
+        **{
+            f"_range_{name}": tuple(map(_dtype, allowed))
+            for name, allowed in signature.dtypes.items()
+        },
+        **{f"_dtype_{name}": _dtype(name) for name in concrete},
+    }
+
+
+def _dtype(name: str) -> torch.dtype:
+    dtype: torch.dtype = getattr(torch, name)
+    return dtype
+
+
+def _no_branch(op: Op) -> TileOpsError:
+    return TileOpsError(
+        f"{type(op).__name__}: no effect branch of the entry covers this call; the entry's "
+        f"branches and its conditions disagree, which is a fault of tileops-manifest"
+    )
+
+
+def _execute(cls: type[Op], source: str, names: dict[str, Any]) -> dict[str, Any]:
+    """Runs the source in a module of its own and returns the module's namespace.
+
+    A module, because dynamo finds a traced function's globals by importing the module that they
+    name. Each definition has its own: code compiled from an earlier one goes on seeing that one.
+    """
+    stem = f"tileops_boundary_{cls.__module__.replace('.', '_')}_{cls.__name__}"
+    with _modules_lock:
+        number = sum(name == stem or name.startswith(f"{stem}__") for name in sys.modules)
+        module = types.ModuleType(f"{stem}__{number}" if number else stem)
+        sys.modules[module.__name__] = module
+    module.__dict__.update(names)
+    filename = f"<{module.__name__}>"
+    # Entered in linecache, so that a traceback shows the generated lines.
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    exec(compile(source, filename, "exec"), module.__dict__)
+    return module.__dict__
+
+
+_modules_lock = threading.Lock()

@@ -1,0 +1,195 @@
+"""What the generated checks call: comparisons that serve ints and SymInts, and error texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from tileops.core.errors import ArgumentError
+
+__all__ = [
+    "bad_device",
+    "bad_dtype",
+    "bad_layout",
+    "bad_rank",
+    "bad_shape",
+    "combine",
+    "match",
+    "match_out",
+    "missing",
+    "not_a_tensor",
+    "refuse_overlap",
+    "require",
+    "say",
+]
+
+
+def require(condition: Any, message: Callable[[], str]) -> None:
+    """Raises unless ``condition`` holds; a symbolic one becomes a check of the compiled graph.
+
+    Raises:
+        ArgumentError: a plain condition does not hold.
+    """
+    if condition is True:
+        return
+    if isinstance(condition, torch.SymBool):
+        torch._check(condition, message)
+    elif not condition:
+        raise ArgumentError(message())
+
+
+def say(op: str, message: str, values: Mapping[str, Any]) -> str:
+    """A rule's message with the call's own values in it."""
+    return f"{op}: {message.format_map({name: _show(v) for name, v in values.items()})}"
+
+
+def match(op: str, name: str, shape: Sequence[Any], spelling: str, wanted: Sequence[Any]) -> None:
+    """Requires that ``shape`` be ``wanted``, axis by axis; both have the same number of axes.
+
+    Raises:
+        ArgumentError: an axis differs.
+    """
+    for actual, needed in zip(shape, wanted, strict=True):
+        if actual is not needed:
+            require(actual == needed, lambda: str(bad_shape(op, name, shape, spelling, wanted)))
+
+
+def combine(
+    op: str,
+    found: Mapping[str, torch.dtype | None],
+    combinations: Sequence[Mapping[str, torch.dtype]],
+) -> None:
+    """Requires that the dtype variables together be one of the entry's combinations.
+
+    A variable that no argument bound matches anything.
+
+    Raises:
+        ArgumentError: no combination holds the dtypes found.
+    """
+    bound = {name: dtype for name, dtype in found.items() if dtype is not None}
+    for allowed in combinations:
+        if all(allowed.get(name, dtype) == dtype for name, dtype in bound.items()):
+            return
+    listing = "; ".join(
+        dict.fromkeys(
+            ", ".join(f"{name} = {_dtype(c[name])}" for name in bound if name in c)
+            for c in combinations
+        )
+    )
+    raise ArgumentError(
+        f"{op}: the call has {', '.join(f'{n} = {_dtype(d)}' for n, d in bound.items())}, "
+        f"but the signature needs one of: {listing}"
+    )
+
+
+def match_out(
+    op: str, out: torch.Tensor, spelling: str, shape: Sequence[Any], dtype: Any, device: Any
+) -> None:
+    """Requires that ``out`` have exactly the shape, dtype and device of the output it fills.
+
+    Raises:
+        ArgumentError: it has not; ``out`` is never resized.
+    """
+    if out.layout is not torch.strided:
+        raise bad_layout(op, "out", out)
+    if out.dtype != dtype:
+        raise bad_dtype(op, "out", out.dtype, "the output's", (dtype,))
+    if out.device != device:
+        raise bad_device(op, "out", out, device)
+    if len(out.shape) != len(shape):
+        raise bad_shape(op, "out", out.shape, spelling, shape)
+    match(op, "out", out.shape, spelling, shape)
+
+
+def refuse_overlap(
+    op: str, written: Sequence[str], tensors: Sequence[tuple[str, torch.Tensor | None]]
+) -> None:
+    """Requires that no written tensor share memory with another argument or with itself.
+
+    Raises:
+        ArgumentError: two arguments overlap, or a written one addresses an element twice.
+    """
+    present = {name: tensor for name, tensor in tensors if tensor is not None}
+    for name in written:
+        target = present[name]
+        if torch._debug_has_internal_overlap(target) == 1:
+            raise ArgumentError(
+                f"{op}: {name} is written, and several of its elements share one memory location "
+                f"(strides {list(target.stride())}); pass a tensor that owns its elements, such "
+                f"as {name}.contiguous()"
+            )
+        for other, tensor in present.items():
+            if other == name or (other in written and other < name):
+                continue
+            if tensor is target or torch._C._overlaps(target, tensor):
+                raise ArgumentError(
+                    f"{op}: {name} is written and shares memory with {other}; pass tensors that "
+                    f"do not overlap, such as {other}.clone()"
+                )
+
+
+def not_a_tensor(op: str, name: str, value: Any, optional: bool) -> ArgumentError:
+    needs = "a Tensor or None" if optional else "a Tensor"
+    came = "None" if value is None else f"of type {type(value).__name__}"
+    return ArgumentError(f"{op}: {name} is {came}, but the signature needs {needs}")
+
+
+def missing(op: str, name: str, condition: str) -> ArgumentError:
+    return ArgumentError(
+        f"{op}: {name} is None, but the signature needs a Tensor except where {condition}"
+    )
+
+
+def bad_layout(op: str, name: str, tensor: torch.Tensor) -> ArgumentError:
+    return ArgumentError(
+        f"{op}: {name} has the layout {tensor.layout}, but the signature needs torch.strided; "
+        f"convert it, for example with {name}.to_dense()"
+    )
+
+
+def bad_dtype(
+    op: str, name: str, dtype: torch.dtype, variable: str, allowed: Sequence[torch.dtype]
+) -> ArgumentError:
+    needs = _alternatives([_dtype(item) for item in allowed])
+    prefix = "" if variable == needs else f"{variable} = "
+    return ArgumentError(
+        f"{op}: {name} has dtype {_dtype(dtype)}, but the signature needs {prefix}{needs}"
+    )
+
+
+def bad_device(op: str, name: str, tensor: torch.Tensor, device: torch.device) -> ArgumentError:
+    return ArgumentError(
+        f"{op}: {name} is on {tensor.device}, but the call's other tensors are on {device}; "
+        f"move one of them"
+    )
+
+
+def bad_rank(op: str, name: str, shape: Sequence[Any], spelling: str) -> ArgumentError:
+    return ArgumentError(
+        f"{op}: {name} has shape {_show(shape)}, but the signature needs {spelling}"
+    )
+
+
+def bad_shape(
+    op: str, name: str, shape: Sequence[Any], spelling: str, wanted: Sequence[Any]
+) -> ArgumentError:
+    return ArgumentError(
+        f"{op}: {name} has shape {_show(shape)}, but the signature needs {spelling} = "
+        f"{_show(wanted)}"
+    )
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, (tuple, list)):
+        return f"[{', '.join(map(str, value))}]"
+    return _dtype(value) if isinstance(value, torch.dtype) else str(value)
+
+
+def _dtype(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _alternatives(items: Sequence[str]) -> str:
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} or {items[-1]}"

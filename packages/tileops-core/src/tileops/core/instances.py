@@ -1,0 +1,153 @@
+"""Keys, and the instances behind them.
+
+A key is the string through which an operator finds its instance:
+``<Class>@<digest><params>#<n>``, for example
+``RMSNormFwdOp@5c0ffee123(normalized_shape=(4096,), eps=None)#0``. What stands before ``#`` is the
+*description* of the specialization, the same in every process; ``n`` counts its instances in this
+process and is never given twice. So a second process that builds the same ops in the same order
+gets the same keys, and finds what PyTorch's compilers cached for them; and no instance ever meets
+an artefact that was made for another.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import os
+import threading
+import uuid
+import weakref
+from typing import TYPE_CHECKING, Any, cast
+
+from tileops.core.errors import KeyLookupError
+from tileops.core.params import spell
+
+if TYPE_CHECKING:
+    from tileops.core.op import Op
+
+__all__ = ["adopt", "describe", "find", "find_for_trace", "known_class"]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Recipe:
+    """How to make an instance again: outlives an instance that was traced."""
+
+    cls: type[Op]
+    params: dict[str, Any]
+    target: str | None
+
+
+# Reentrant: reviving an instance constructs it, and a constructor adopts a key.
+_lock = threading.RLock()
+_reviving = threading.local()
+_next: dict[str, int] = {}
+# A plain dict of references: WeakValueDictionary costs a compiled call three times as much.
+_live: dict[str, weakref.ref[Op]] = {}
+_held: dict[str, Op] = {}
+_recipes: dict[str, _Recipe] = {}
+_classes: dict[str, type[Op]] = {}
+
+
+def _renew_lock() -> None:
+    # A child forked while another thread held the lock would wait for it for ever.
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+def known_class(identity: str, cls: type[Op]) -> None:
+    """Records the class that keys beginning with ``identity`` (``Class@digest``) belong to."""
+    _classes[identity] = cls
+
+
+def describe(identity: str, params: dict[str, Any]) -> str:
+    """The description of a specialization: equal for equal params, in every process.
+
+    A param with no canonical spelling makes the description unique to this process.
+    """
+    try:
+        inner = ", ".join(f"{name}={spell(value)}" for name, value in params.items())
+    except ValueError:
+        inner = f"unique={uuid.uuid4().hex!r}"
+    return f"{identity}({inner})"
+
+
+def adopt(instance: Op, description: str) -> str:
+    """Gives ``instance`` a key that no instance had before, and records it while it lives."""
+    key: str | None = getattr(_reviving, "key", None)
+    if key is None:
+        with _lock:
+            number = _next.get(description, 0)
+            _next[description] = number + 1
+        key = f"{description}#{number}"
+    _reviving.key = None
+    _live[key] = weakref.ref(instance, functools.partial(_forget, key))
+    return key
+
+
+def _forget(key: str, _: weakref.ref[Op]) -> None:
+    _live.pop(key, None)
+
+
+def find(key: str) -> Op:
+    """The instance behind ``key``, made again from its recipe or its description where it is gone.
+
+    Raises:
+        KeyLookupError: the key describes no op that this process has imported.
+    """
+    reference = _live.get(key)
+    instance = reference() if reference is not None else None
+    return instance if instance is not None else _revive(key)
+
+
+def find_for_trace(key: str) -> Op:
+    """As :func:`find`, for a compiler: what it traces stays callable after the instance is gone."""
+    instance = find(key)
+    if key not in _recipes:
+        _recipes[key] = _Recipe(type(instance), instance._params, instance._explicit_target)
+    return instance
+
+
+def _revive(key: str) -> Op:
+    with _lock:
+        reference = _live.get(key)
+        instance = reference() if reference is not None else None
+        if instance is None:
+            recipe = _recipes.get(key) or _read(key)
+            _reviving.key = key
+            try:
+                instance = recipe.cls(**recipe.params, target=recipe.target)
+            finally:
+                _reviving.key = None
+            _held[key] = instance
+        return instance
+
+
+def _read(key: str) -> _Recipe:
+    identity, paren, rest = key.partition("(")
+    cls = _classes.get(identity)
+    text = rest.rpartition(")")[0]
+    if cls is None or not paren:
+        name, _, digest = identity.partition("@")
+        others = [other for other in _classes if other.partition("@")[0] == name]
+        if others:
+            raise KeyLookupError(
+                f"{name}: the program was made for another version of the op (digest {digest}, "
+                f"installed {', '.join(o.partition('@')[2] for o in others)}); compile or export "
+                f"it again with the installed version"
+            )
+        raise KeyLookupError(
+            f"{name}: no op of this name is imported in this process; import the family that "
+            f"holds it before running a program that was compiled or exported elsewhere"
+        )
+    words = cast(ast.Call, ast.parse(f"f({text})", mode="eval").body).keywords
+    params = {str(word.arg): ast.literal_eval(word.value) for word in words}
+    if "unique" in params:
+        raise KeyLookupError(
+            f"{cls.__name__}: the instance behind the key {key!r} is gone, and its params have no "
+            f"spelling from which it could be made again; keep the instance alive"
+        )
+    return _Recipe(cls, params, None)

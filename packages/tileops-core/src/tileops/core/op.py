@@ -1,0 +1,127 @@
+"""The base class of every op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from tileops.core import serve
+from tileops.core.boundary import attach
+from tileops.core.errors import DefinitionError, ParamError
+from tileops.core.instances import adopt, describe
+from tileops.core.kernels import Kernel, KernelInterface
+from tileops.core.params import canonical_params
+from tileops.manifest import Entry, ManifestError, load_entry
+
+__all__ = ["Op"]
+
+
+class Op:
+    """An op: a manifest entry, a constructor, and ``forward``.
+
+    Defining a subclass finds the manifest entry of the class's name and generates the compile
+    boundary from it: one operator and one fake for each effect branch, ``_call_boundary``, and
+    ``compile_op_names``. The subclass writes nothing for its boundary; its constructor stores
+    each param under the param's name and then calls ``super().__init__(target=target)``.
+
+    ``entry=`` gives the entry itself, for an op whose entry is in no installed manifest;
+    ``abstract=True`` declares a base class for ops, which has no entry.
+
+    Raises:
+        DefinitionError: the class has no entry, or an operator's name is taken.
+    """
+
+    entry: ClassVar[Entry]
+    compile_op_names: ClassVar[tuple[str, ...]] = ()
+    kernel_types: ClassVar[Mapping[str, type[Kernel]]] = {}
+    interfaces: ClassVar[Mapping[str, type[KernelInterface]]] = {}
+
+    _identity: ClassVar[str]
+    _generated_source: ClassVar[str] = ""
+    _argument_names: ClassVar[tuple[tuple[str, ...], ...]] = ()
+
+    _key: str
+    _description: str
+    _params: dict[str, Any]
+    _explicit_target: str | None
+    _state: serve.State
+    _plans: dict[Any, Any]
+
+    def __init_subclass__(
+        cls, *, entry: Entry | None = None, abstract: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init_subclass__(**kwargs)
+        if abstract:
+            return
+        if entry is None:
+            try:
+                entry = load_entry(cls.__name__)
+            except ManifestError as error:
+                raise DefinitionError(
+                    f"{cls.__module__}.{cls.__qualname__} is an op and needs a manifest entry of "
+                    f"its name: {error}"
+                ) from error
+        attach(cls, entry)
+
+    def __init__(self, *, target: str | None = None) -> None:
+        if target is not None and not isinstance(target, str):
+            raise ParamError(
+                f"{type(self).__name__}: target is {target!r}, but it must be the name of a "
+                f"target, or None"
+            )
+        names = [param.name for param in type(self).entry.signature.params]
+        self._params = canonical_params(
+            type(self).entry, {name: getattr(self, name) for name in names}
+        )
+        for name, value in self._params.items():
+            object.__setattr__(self, name, value)
+        self._explicit_target = target
+        self._state = serve.State()
+        self._plans = {}
+        self._description = describe(type(self)._identity, self._params)
+        self._key = adopt(self, self._description)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__.get("_params", ()):
+            raise ParamError(
+                f"{type(self).__name__}: {name} is fixed when the op is built, because compiled "
+                f"code relies on it; build another instance with {name}={value!r}"
+            )
+        object.__setattr__(self, name, value)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # The generated one, where the entry has a boundary, spells out forward's parameters and
+        # runs the body at once where nothing watches the call.
+        return self._call_boundary(*args, **kwargs)
+
+    def _call_boundary(self, *args: Any, **kwargs: Any) -> Any:
+        # Replaced by the generated one where the entry has a boundary.
+        return self.forward(*args, **kwargs)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The op's computation on checked tensors; each op defines it."""
+        raise NotImplementedError(f"{type(self).__name__} does not define forward")
+
+    def kernel_for(self, interface: str, call: Any) -> Callable[..., Any]:
+        """The kernel of the role ``interface`` for ``call``, built now if it is not there yet.
+
+        Returns a callable that takes the interface's inputs and returns its outputs. For
+        ``forward`` only.
+
+        Raises:
+            TargetError: the call's target cannot serve it.
+            KernelBuildError: the kernel could not be built.
+            CaptureError: it would have to be built while a CUDA graph is captured.
+        """
+        return serve.kernel_for(self, interface, call)
+
+    @property
+    def serving_target(self) -> str | None:
+        """The target that served the latest call, or None before the first."""
+        return self._state.served_by
+
+    def __repr__(self) -> str:
+        inner = ", ".join(f"{name}={value!r}" for name, value in self._params.items())
+        if self._explicit_target is not None:
+            inner += f", target={self._explicit_target!r}"
+        return f"{type(self).__name__}({inner})"

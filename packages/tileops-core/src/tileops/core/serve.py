@@ -1,0 +1,212 @@
+"""Serves one call with real tensors: inside the node, below everything a compiler sees.
+
+The checks have run. What is left is to make written tensors contiguous, resolve the target, run
+``forward``, hold its results to the signature, and, only when all of that went well, keep what
+was resolved and built. A call that fails leaves the instance as it was.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from tileops.core.errors import TileOpsError
+from tileops.core.plans import Launch, Plan, replay
+from tileops.core.results import enforce
+from tileops.core.targets import Target, resolve
+
+if TYPE_CHECKING:
+    from tileops.core.op import Op
+
+__all__ = ["CallContext", "OutputSpec", "State", "current", "kernel_for", "serve"]
+
+
+class OutputSpec(NamedTuple):
+    """What the signature says of one output of one call."""
+
+    shape: Sequence[int]
+    dtype: torch.dtype
+    device: torch.device
+
+    def empty(self) -> torch.Tensor:
+        return torch.empty(self.shape, dtype=self.dtype, device=self.device)
+
+
+class State:
+    """What an instance keeps between calls: the targets that serve it and its kernels."""
+
+    __slots__ = ("kernels", "served_by", "targets")
+
+    def __init__(self) -> None:
+        self.targets: dict[torch.device, Target] = {}
+        self.kernels: dict[Any, Callable[..., Any]] = {}
+        self.served_by: str | None = None
+
+
+class CallContext:
+    """One call in flight: its target, the outputs to allocate, and what it built so far."""
+
+    __slots__ = ("buffers", "built", "launches", "op", "outer", "specs", "target")
+
+    def __init__(
+        self,
+        op: Op,
+        target: Target,
+        specs: dict[str, OutputSpec],
+        buffers: dict[str, torch.Tensor],
+    ) -> None:
+        self.op = op
+        self.target = target
+        self.specs = specs
+        self.buffers = buffers
+        self.built: dict[Any, Callable[..., Any]] = {}
+        self.launches: list[Launch] = []
+        self.outer: CallContext | None = None
+
+    def __enter__(self) -> CallContext:
+        self.outer = getattr(_local, "context", None)
+        _local.context = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _local.context = self.outer
+
+    def output(self, name: str) -> torch.Tensor:
+        """The tensor that a kernel fills for the output ``name``."""
+        buffer = self.buffers.get(name)
+        return self.specs[name].empty() if buffer is None else buffer
+
+
+_local = threading.local()
+
+
+def current(op: Op) -> CallContext:
+    """The call of ``op`` that is in flight in this thread.
+
+    Raises:
+        TileOpsError: there is none; ``forward`` was called outside the op's node.
+    """
+    context: CallContext | None = getattr(_local, "context", None)
+    if context is None or context.op is not op:
+        raise TileOpsError(
+            f"{type(op).__name__}: kernel_for serves forward inside a call of the op; call the op "
+            f"itself, not its forward"
+        )
+    return context
+
+
+def kernel_for(op: Op, interface: str, call: Any) -> Callable[..., Any]:
+    """What serves ``call``: takes the interface's inputs, returns its outputs."""
+    context = current(op)
+    identity = (context.target.name, interface, call)
+    kernel = op._state.kernels.get(identity) or context.built.get(identity)
+    if kernel is None:
+        kernel = context.built[identity] = context.target.kernel(op, interface, call)
+    if not getattr(kernel, "fills_outputs", False):
+        return kernel
+    outputs = op.interfaces[interface].outputs
+
+    def launch(*inputs: torch.Tensor | None) -> Any:
+        results = tuple(context.output(name) for name in outputs)
+        context.launches.append(Launch(kernel, inputs, outputs, results))
+        # Nothing to compute, and an empty grid cannot be launched.
+        if any(result.numel() for result in results):
+            kernel(*inputs, *results)
+        return results[0] if len(results) == 1 else results
+
+    return launch
+
+
+def serve(
+    op: Op, index: int, specs: Sequence[Any], arguments: Sequence[Any], key: Any = None
+) -> Any:
+    """Runs branch ``index`` of ``op`` and returns what the branch's operator returns.
+
+    ``key``, where it is given, is the plan key of a call that was checked just now: a plan is
+    kept under it once the call went well.
+    """
+    entry = type(op).entry
+    branch = entry.branches[index]
+    names = type(op)._argument_names[index]
+    given = dict(zip(names, arguments, strict=True))
+    written = [name for name in (*branch.written, "out") if name == "out" or name in names]
+    written = [name for name in written if given.get(name) is not None]
+    original = {name: given[name] for name in written}
+    for name, tensor in original.items():
+        # Copied in here and back through the strides below: kernels see contiguous tensors only.
+        given[name] = tensor.contiguous()
+
+    outputs = {
+        output.name: OutputSpec(*spec)
+        for output, spec in zip(entry.signature.outputs, specs, strict=True)
+        if output.name not in branch.omitted
+    }
+    buffers = {}
+    for output in entry.signature.outputs:
+        if output.alias is not None and output.alias in branch.written:
+            buffers[output.name] = given[output.alias]
+        elif output.buffer is not None and branch.out:
+            buffers[output.name] = given["out"]
+
+    device = next(iter(outputs.values())).device if outputs else _device_of(arguments)
+    target = op._state.targets.get(device)
+    if target is None:
+        target = resolve(type(op).__name__, op._explicit_target, device)
+    out = {"out": given.pop("out")} if branch.out else {}
+    context = CallContext(op, target, outputs, buffers)
+    # Autocast is off while AOTAutograd traces; a target made of PyTorch operators must not give
+    # one dtype eager and another compiled.
+    with context, torch._C._DisableAutocast(), torch.no_grad():
+        result = op.forward(*given.values(), **out)
+    results = enforce(op, target.name, outputs, buffers, result, arguments)
+    for name, tensor in original.items():
+        if (temporary := given.get(name, out.get(name))) is not tensor:
+            tensor.copy_(temporary)
+        torch.autograd.graph.increment_version(tensor)
+
+    op._state.targets[device] = target
+    op._state.kernels.update(context.built)
+    op._state.served_by = target.name
+    if key is not None:
+        _keep_plan(op, index, specs, arguments, key, context, results)
+    returned = [results[name] for name in branch.returns]
+    if not returned:
+        return None
+    return returned[0] if len(returned) == 1 else tuple(returned)
+
+
+_MOST_PLANS = 4096
+
+
+def _keep_plan(
+    op: Op,
+    index: int,
+    specs: Sequence[Any],
+    arguments: Sequence[Any],
+    key: Any,
+    context: CallContext,
+    results: dict[str, torch.Tensor],
+) -> None:
+    branch = type(op).entry.branches[index]
+    settled = key[1]
+    plan: Plan | None = None
+    if settled and not branch.written and not branch.out:
+        plan = replay(
+            context.launches, arguments, context.specs, context.buffers, branch.returns, results
+        )
+    if plan is None:
+
+        def plan(op: Op, *arguments: Any) -> Any:
+            return serve(op, index, specs, arguments)
+
+    if len(op._plans) >= _MOST_PLANS:
+        # A serving process sees few shapes over and over; one that sees this many starts afresh.
+        op._plans.clear()
+    op._plans[key] = plan
+
+
+def _device_of(arguments: Sequence[Any]) -> torch.device:
+    return next(item.device for item in arguments if isinstance(item, torch.Tensor))

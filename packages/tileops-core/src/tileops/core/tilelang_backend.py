@@ -1,0 +1,160 @@
+"""Builds TileLang programs and gives back the cheapest way to launch them.
+
+This module is the only place that relies on what TileLang 0.1.15 and TVM-FFI do not document: how
+to get at a compiled program's entry function, how an exported library is loaded without TileLang,
+and how the launch stream is set. TileLang is imported by the first build, never before.
+
+**The launch ABI.** A program takes tensors as *addresses* (``int64``, from ``Tensor.data_ptr()``)
+and sizes and numbers as scalars, and makes its buffers of them with
+``T.make_tensor_from_addr``. So a tensor of any rank launches without a view, the generated host
+stub checks nothing but the argument count and kinds, and no DLPack exchange happens. What the
+stub of a tensor argument would have checked (shape, dtype, device, contiguity) is the caller's
+duty. So are the device and the stream, which a tensor argument would have carried:
+:func:`on_device` wraps an entry so that it runs on PyTorch's current stream of one device.
+"""
+
+import ctypes
+import functools
+import importlib.util
+import os
+import pathlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tileops.core.errors import KernelBuildError
+
+if TYPE_CHECKING:
+    import torch
+
+#: ``device_type`` of CUDA in DLPack, which TVM-FFI's stream table is keyed on.
+_DLPACK_CUDA = 2
+
+#: Architectures whose newest instructions need the "a" variant of the target.
+_ARCH_SPECIFIC = {90: "sm_90a", 100: "sm_100a", 103: "sm_103a", 120: "sm_120a"}
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled program.
+
+    Attributes:
+        symbol: the name of the entry function, which :func:`load` asks for.
+        launch: the entry function itself, called with the program's parameters in order. It
+            launches on the current device and on the stream that TVM-FFI holds for it: see
+            :func:`on_device`.
+        source: the CUDA source that was compiled.
+    """
+
+    symbol: str
+    launch: Callable[..., None]
+    source: str
+    _kernel: Any
+
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Write a shared library that :func:`load` opens in a process without TileLang."""
+        self._kernel.export_library(os.fspath(path))
+
+
+def build(prim_func_factory: Callable[[], Any], *, arch: str) -> Program:
+    """Compile the program that ``prim_func_factory`` makes, for one architecture.
+
+    The factory is called after TileLang was imported and silenced. No GPU is needed, only nvcc.
+
+    Args:
+        prim_func_factory: returns a ``PrimFunc``.
+        arch: the architecture as nvcc names it: ``"sm_80"``, ``"sm_90a"``.
+
+    Raises:
+        KernelBuildError: whatever went wrong, with the cause chained.
+    """
+    try:
+        tilelang = _tilelang()
+        prim_func = prim_func_factory()
+        symbol = str(prim_func.attrs["global_symbol"])
+        kernel = tilelang.compile(
+            prim_func, target={"kind": "cuda", "arch": arch}, execution_backend="tvm_ffi"
+        )
+        entry = kernel.adapter.get_exportable_executable()[symbol]
+        source = kernel.get_kernel_source()
+    except Exception as error:
+        name = getattr(prim_func_factory, "__name__", repr(prim_func_factory))
+        raise KernelBuildError(f"building {name} for {arch} failed: {error}") from error
+    return Program(symbol=symbol, launch=entry, source=source, _kernel=kernel)
+
+
+def load(path: str | os.PathLike[str], symbol: str) -> Callable[..., None]:
+    """Open a library that :meth:`Program.export` wrote; imports TVM-FFI but not TileLang.
+
+    The returned entry function is what :attr:`Program.launch` was.
+    """
+    _load_runtime()
+    import tvm_ffi
+
+    return tvm_ffi.load_module(os.fspath(path))[symbol]
+
+
+def on_device(entry: Callable[..., None], index: int) -> Callable[..., None]:
+    """Wrap an entry function so that it launches on PyTorch's current stream of device ``index``.
+
+    A launch allocates nothing and synchronises nothing, so it may be captured in a CUDA graph once
+    it has been called before (the first call on a device loads the program's module). Another
+    current device is switched to for the launch, and restored.
+    """
+    import torch
+    from tvm_ffi.core import _env_set_current_stream as set_stream
+
+    current_device = torch._C._cuda_getDevice
+    current_stream = torch._C._cuda_getCurrentRawStream
+    cuda = _DLPACK_CUDA
+
+    # TVM-FFI keeps one stream per thread and device. Callers that pass it tensors set and restore
+    # theirs around each call, so leaving ours behind disturbs none of them.
+    def launch(*args: float) -> None:
+        set_stream(cuda, index, current_stream(index))
+        entry(*args)
+
+    def launch_there(*args: float) -> None:
+        if current_device() == index:
+            launch(*args)
+        else:
+            with torch.cuda.device(index):
+                launch(*args)
+
+    return launch if torch.cuda.device_count() == 1 else launch_there
+
+
+def device_arch(device: "torch.device | int | str | None" = None) -> str:
+    """The architecture of a CUDA device, as :func:`build` takes it: ``"sm_80"``, ``"sm_90a"``."""
+    import torch
+
+    return arch_of_capability(*torch.cuda.get_device_capability(device))
+
+
+def arch_of_capability(major: int, minor: int) -> str:
+    """The architecture of a compute capability: (8, 9) is ``"sm_89"``, (9, 0) ``"sm_90a"``."""
+    number = major * 10 + minor
+    return _ARCH_SPECIFIC.get(number, f"sm_{number}")
+
+
+@functools.cache
+def _tilelang() -> Any:
+    """TileLang, imported without the lines that it prints at every compilation."""
+    os.environ.setdefault("TILELANG_PRINT_ON_COMPILATION", "0")
+    import tilelang
+
+    tilelang.set_log_level("ERROR")
+    return tilelang
+
+
+@functools.cache
+def _load_runtime() -> None:
+    """Load, once and globally, the libraries that an exported program's symbols resolve to."""
+    spec = importlib.util.find_spec("tilelang")
+    if spec is None or spec.origin is None:
+        raise ImportError("a stored kernel needs TileLang's runtime libraries: install tilelang")
+    folder = pathlib.Path(spec.origin).parent / "lib"
+    import tvm_ffi  # noqa: F401  (libtvm_ffi.so, which the two below need, comes with it)
+
+    for name in ("libtvm_runtime.so", "libtilelang.so"):
+        ctypes.CDLL(str(folder / name), mode=ctypes.RTLD_GLOBAL)

@@ -1,0 +1,120 @@
+"""RMSNorm's kernels: which TileLang program serves a call, how it is built and launched."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, ClassVar
+
+import torch
+
+from tileops.core import Kernel, KernelInterface
+from tileops.core.tilelang_backend import Program, build, device_arch, on_device
+from tileops.norm.rms_norm import programs
+from tileops.norm.rms_norm.reference import rms_norm_reference
+
+__all__ = [
+    "LayerNormCall",
+    "RMSNormFwdInterface",
+    "RMSNormKernel",
+    "RMSNormOnChipKernel",
+    "RMSNormStreamingKernel",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerNormCall:
+    """What a norm's kernel is chosen by.
+
+    ``n`` is the number of elements that are normalized together. The number of rows is not here:
+    it is dynamic in every kernel. ``aligned`` says that every tensor starts on 16 bytes.
+    """
+
+    device: torch.device
+    n: int
+    eps: float
+    dtype: torch.dtype
+    weight_dtype: torch.dtype | None = None
+    aligned: bool = True
+
+
+class RMSNormFwdInterface(KernelInterface):
+    """``(x, weight) -> y``: x and y are contiguous rows of ``n``, weight has ``n`` or is None."""
+
+    inputs = ("x", "weight")
+    outputs = ("y",)
+
+    @classmethod
+    def select(cls, call: LayerNormCall, kernel_types: Mapping[str, type[Kernel]]) -> type[Kernel]:
+        arch = device_arch(call.device)
+        return kernel_types[programs.select(call.n, _name(call.dtype), call.aligned, arch)]
+
+    @classmethod
+    def reference(cls, call: LayerNormCall, *inputs: torch.Tensor | None) -> torch.Tensor:
+        x, weight = inputs
+        if x is None:
+            raise ValueError("x is None")
+        return rms_norm_reference(x, weight, call.n, call.eps)
+
+
+class _RMSNormProgram(Kernel):
+    """What the three kernels share; each names the TileLang program that it launches."""
+
+    program_name: ClassVar[programs.Name]
+
+    def __init__(self, call: LayerNormCall, program: Program) -> None:
+        super().__init__(call, program)
+        self._launch = on_device(program.launch, call.device.index)
+        self._n, self._eps = call.n, call.eps
+
+    @classmethod
+    def entry_for(cls, call: LayerNormCall) -> tuple[Hashable, Callable[[], Program]]:
+        dtype = _name(call.dtype)
+        weight_dtype = None if call.weight_dtype is None else _name(call.weight_dtype)
+        arch = device_arch(call.device)
+        name = cls.program_name
+        config = programs.choose_config(name, call.n, dtype, weight_dtype, call.aligned, arch)
+
+        def build_program() -> Program:
+            return build(
+                lambda: programs.program(name, call.n, dtype, weight_dtype, config), arch=arch
+            )
+
+        return (name, call.n, dtype, weight_dtype, config, arch), build_program
+
+    def __call__(self, *tensors: Any) -> None:
+        self.prepare(*tensors)(*tensors)
+
+    def prepare(self, *tensors: Any) -> Callable[..., None]:
+        x, weight, _ = tensors
+        launch, rows, eps = self._launch, x.numel() // self._n, self._eps
+
+        def with_weight(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor) -> None:
+            launch(x.data_ptr(), weight.data_ptr(), y.data_ptr(), rows, eps)
+
+        def without_weight(x: torch.Tensor, _: None, y: torch.Tensor) -> None:
+            launch(x.data_ptr(), y.data_ptr(), rows, eps)
+
+        return without_weight if weight is None else with_weight
+
+
+class RMSNormKernel(_RMSNormProgram):
+    """The row in registers; short rows share a block."""
+
+    program_name = "rms_norm"
+
+
+class RMSNormStreamingKernel(_RMSNormProgram):
+    """Rows of any width, read twice."""
+
+    program_name = "rms_norm_streaming"
+
+
+class RMSNormOnChipKernel(_RMSNormProgram):
+    """Wide rows, read once and held in registers and shared memory."""
+
+    program_name = "rms_norm_on_chip"
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
