@@ -59,16 +59,18 @@ _COMPARISON: Final[Mapping[type[ast.cmpop], str]] = {
     ast.In: "in",
     ast.NotIn: "not in",
 }
-_ALLOWED: Final = (
-    "names, numbers, strings, + - * / // %, comparisons, and/or/not, `a if c else b`, `is None`, "
-    "`in (…)`, a constant index and the functions " + ", ".join(FUNCTIONS)
+_FUNCTIONS: Final = "the functions are " + ", ".join(FUNCTIONS)
+_OPERATORS: Final = "the operators are + - * / // %"
+_LANGUAGE: Final = (
+    "an expression has names, numbers, strings, arithmetic, comparisons, and/or/not, "
+    "`a if c else b`, `is None`, `in (…)`, a constant index and calls of known functions"
 )
 
 
 class ExpressionError(Exception):
     """An expression that is not of the language; ``remedy`` says what would be."""
 
-    def __init__(self, message: str, remedy: str = f"write {_ALLOWED}") -> None:
+    def __init__(self, message: str, remedy: str = _LANGUAGE) -> None:
         self.message = message
         self.remedy = remedy
         super().__init__(f"{message}; {remedy}")
@@ -139,7 +141,7 @@ def _parse(source: str) -> ast.expr:
             f"the expression has {len(source)} characters", f"at most {MAX_LENGTH} are allowed"
         )
     if "\\" in source:
-        raise ExpressionError("the expression has a backslash")
+        raise ExpressionError("the expression has a backslash", "strings need no escapes here")
     try:
         tree = ast.parse(source.strip(), mode="eval").body
     except SyntaxError as error:
@@ -169,19 +171,24 @@ def _check(node: ast.expr, depth: int, budget: list[int]) -> None:
 def _children(node: ast.expr) -> Iterator[ast.expr]:
     if isinstance(node, ast.Name):
         if node.id.startswith("_") or node.id in FUNCTIONS:
-            raise ExpressionError(f"{node.id!r} cannot be a name here")
+            raise ExpressionError(
+                f"{node.id!r} cannot be a name here",
+                "a name starts with a letter and is no function",
+            )
     elif isinstance(node, ast.Constant):
         _check_constant(node.value)
     elif isinstance(node, ast.BinOp):
         if type(node.op) not in _BINARY:
-            raise ExpressionError(f"the operator {_spelled(node.op)} is not allowed")
+            raise ExpressionError(f"the operator {_spelled(node.op)} is not allowed", _OPERATORS)
         for side in (node.left, node.right):
             if isinstance(side, ast.Constant) and not isinstance(side.value, (int, float)):
-                raise ExpressionError(f"{side.value!r} cannot be calculated with")
+                raise ExpressionError(
+                    f"{side.value!r} cannot be calculated with", "calculate with numbers"
+                )
         yield from (node.left, node.right)
     elif isinstance(node, ast.UnaryOp):
         if not isinstance(node.op, (ast.Not, ast.USub, ast.UAdd)):
-            raise ExpressionError(f"the operator {_spelled(node.op)} is not allowed")
+            raise ExpressionError(f"the operator {_spelled(node.op)} is not allowed", _OPERATORS)
         yield node.operand
     elif isinstance(node, ast.BoolOp):
         yield from node.values
@@ -191,13 +198,20 @@ def _children(node: ast.expr) -> Iterator[ast.expr]:
         yield from _comparison_children(node)
     elif isinstance(node, ast.Subscript):
         if not isinstance(node.value, ast.Name) or _index(node.slice) is None:
-            raise ExpressionError(f"{ast.unparse(node)!r} is not a name with a constant index")
+            raise ExpressionError(
+                f"{ast.unparse(node)!r} is not a name with a constant index",
+                "write it as normalized_shape[0]",
+            )
         yield node.value
     elif isinstance(node, ast.Call):
         if not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS:
-            raise ExpressionError(f"the call of {ast.unparse(node.func)!r} is not allowed")
+            raise ExpressionError(
+                f"the call of {ast.unparse(node.func)!r} is not allowed", _FUNCTIONS
+            )
         if node.keywords or any(isinstance(argument, ast.Starred) for argument in node.args):
-            raise ExpressionError(f"{node.func.id}() takes plain arguments only")
+            raise ExpressionError(
+                f"{node.func.id}() takes its arguments by place", "leave out names and stars"
+            )
         yield from node.args
     else:
         raise ExpressionError(f"{_described(node)} is not allowed")

@@ -154,9 +154,14 @@ def parse_text(path: Path, text: str) -> dict[str, Any]:
         document: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         message, line = _located(str(error), text)
-        raise ManifestError([Fault(path, line, "an entry is TOML", message)]) from None
+        raise ManifestError(
+            [Fault(path, line, "an entry is TOML", message, "mend the syntax there")]
+        ) from None
     if not document:
-        raise ManifestError([Fault(path, 1, "an entry describes an op", "an empty file")])
+        fault = Fault(
+            path, 1, "an entry describes an op", "an empty file", "write it, or remove it"
+        )
+        raise ManifestError([fault])
     return document
 
 

@@ -99,7 +99,7 @@ def _examine(path: Path, text: str, namespace: str) -> tuple[Entry | None, Repor
     entry = build_entry(document, report.lines, path, namespace)
     entry = check_meaning(entry, report)
     check_roofline(entry, report)
+    sound = not report.faults
     check_tolerances(entry, report)
-    if not report.faults:
-        check_workloads(entry, report)
+    check_workloads(entry, report, sound=sound)
     return entry, report

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tileops.manifest.checks.report import Report, Where, closest, shown
+from tileops.manifest.checks.report import Report, Where, brief, closest, shown
 
 __all__ = ["check_schema", "load_schema", "schema_folder"]
 
@@ -68,7 +68,7 @@ def _describe(error: Any, report: Report) -> None:
         report.add(where, f"{shown(where)}: {schema['$comment']}", "", "write one of the two")
     else:
         requirement = f"{shown(where)} is {schema.get('description', 'as the schema says')}"
-        report.add(where, requirement, _brief(value), _remedy(error))
+        report.add(where, requirement, brief(value), _remedy(error))
 
 
 def _remedy(error: Any) -> str:
@@ -79,17 +79,14 @@ def _remedy(error: Any) -> str:
     if rule == "enum":
         return closest(str(error.instance), limit)
     if rule == "pattern":
-        return f"it matches {limit}"
+        return f"write it like {error.schema['examples'][0]!r}"
     if rule == "const":
         return f"write {limit!r}"
-    if rule in ("minLength", "minItems", "minProperties", "minimum"):
-        return f"it has at least {limit}" if rule != "minimum" else f"write at least {limit}"
-    return "leave out what stands there twice" if rule == "uniqueItems" else "mend it"
-
-
-def _brief(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    if rule == "minLength":
+        return "write what it says"
+    if rule in ("minItems", "minProperties", "minimum"):
+        return f"write at least {limit}"
+    return "leave out what stands there twice" if rule == "uniqueItems" else "see the schema"
 
 
 def _inlined(schema: Any, definitions: Mapping[str, Any]) -> Any:

@@ -93,7 +93,10 @@ def _check_known(item: ShapeItem, names: Mapping[str, Type], where: Where, repor
     wanted = "ints" if item.kind is ShapeKind.VARIADIC else "int"
     if found.kind != wanted:
         report.add(
-            where, f"{shown(where)} is an int param or a dim", f"{item.text!r}, {found}", "mend it"
+            where,
+            f"{shown(where)} is an int param or a dim",
+            f"{item.text!r}, {found}",
+            "star it, or index it",
         )
     elif found.optional:
         guards = ", ".join(sorted(found.guards))
