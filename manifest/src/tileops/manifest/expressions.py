@@ -219,6 +219,10 @@ def _children(node: ast.expr) -> Iterator[ast.expr]:
 
 def _comparison_children(node: ast.Compare) -> Iterator[ast.expr]:
     operands = [node.left, *node.comparators]
+    if len(node.ops) > 1 and any(map(_is_logic, operands)):
+        raise ExpressionError(
+            f"{ast.unparse(node)!r} chains comparisons of bools", "compare two at a time"
+        )
     for at, op in enumerate(node.ops):
         right = operands[at + 1]
         if isinstance(op, (ast.Is, ast.IsNot)):
@@ -251,6 +255,15 @@ def _check_constant(value: object) -> None:
         raise ExpressionError(f"the literal {value!r} is not allowed")
     if value > MAX_INT:
         raise ExpressionError("the number does not fit in 64 bits", f"write at most {MAX_INT}")
+
+
+def _is_logic(node: ast.expr) -> bool:
+    """Whether an operand is a bool by its form."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, bool)
+    return isinstance(node, (ast.Compare, ast.BoolOp)) or (
+        isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+    )
 
 
 def _index(node: ast.expr) -> int | None:
@@ -344,6 +357,9 @@ class _Emitter:
             text = f"_in({self.emit(node.left)}, ({members}))"
             return text if ops[0] == "in" else f"_not({text})"
         parts = [self.emit(operand) for operand in operands]
+        if self.symbolic and ops[0] in ("==", "!=") and any(map(_is_logic, operands)):
+            text = f"_same({', '.join(parts)})"
+            return text if ops[0] == "==" else f"_not({text})"
         if len(ops) == 1 or not self.symbolic:
             tail = "".join(f" {op} {part}" for op, part in zip(ops, parts[1:], strict=True))
             return f"({parts[0]}{tail})"
