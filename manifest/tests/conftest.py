@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from tileops.manifest.validate import validate_files
 
 ENTRY = """\

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
+
 from tileops.manifest.expressions import Expression, ExpressionError
 from tileops.manifest.symbolic import HELPERS
 

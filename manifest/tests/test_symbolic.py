@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from tileops.manifest.expressions import Expression
 
 torch = pytest.importorskip("torch", reason="needs torch, which the manifest itself does not")

@@ -36,7 +36,10 @@ _GIVEN: Final = _Given()
 
 
 def branches(family: str, snake: str, signature: Signature) -> tuple[Branch, ...]:
-    """Return the branches of a signature, the one with the fewest effects first.
+    """Return the branches of a signature.
+
+    Those that make every output come first, among them those that fill no ``out``, among them
+    those that write least.
 
     :raises EffectError: a condition reads what has no enumerable values, or there are too many.
     """
@@ -51,8 +54,8 @@ def branches(family: str, snake: str, signature: Signature) -> tuple[Branch, ...
 
     def rank(effect: tuple[tuple[str, ...], bool, tuple[str, ...]]) -> tuple[Any, ...]:
         written, out, omitted = effect
-        positions = [[order.index(name) for name in names] for names in (written, omitted)]
-        return (len(written) + out + len(omitted), positions[0], out, positions[1])
+        left, put = ([order.index(name) for name in names] for names in (omitted, written))
+        return len(left), left, out, len(put), put
 
     return tuple(_branch(base, signature, *effect) for effect in sorted(effects, key=rank))
 

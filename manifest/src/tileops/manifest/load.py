@@ -208,9 +208,13 @@ def _installed_roots() -> tuple[EntryRoot, ...]:
             path = value() if callable(value) else value
             roots.append(EntryRoot(Path(path), point.name))
             continue
-        spec = importlib.util.find_spec(point.module)
-        for location in (spec.submodule_search_locations or []) if spec else []:
-            roots.append(EntryRoot(Path(location), point.name))
+        # The package is not imported, nor its parents: they may import torch, or us again.
+        top, *inner = point.module.split(".")
+        spec = importlib.util.find_spec(top)
+        for location in (spec.submodule_search_locations or ()) if spec else ():
+            path = Path(location, *inner)
+            if path.is_dir():
+                roots.append(EntryRoot(path, point.name))
     return tuple(roots)
 
 
