@@ -9,6 +9,7 @@ its size is limited, so an entry from anywhere is safe to load.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -89,8 +90,7 @@ class Expression:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self._tree = _parse(source)
-        self.names = frozenset(_names(self._tree))
+        self._tree, self.names = _parse(source)
         self._function: tuple[tuple[str, ...], Callable[..., Any]] | None = None
 
     @property
@@ -135,7 +135,9 @@ class Expression:
         return Expression, (self.source,)
 
 
-def _parse(source: str) -> ast.expr:
+@functools.lru_cache(maxsize=4096)
+def _parse(source: str) -> tuple[ast.expr, frozenset[str]]:
+    """Return the checked tree and its free names; entries say the same things again and again."""
     if len(source) > MAX_LENGTH:
         raise ExpressionError(
             f"the expression has {len(source)} characters", f"at most {MAX_LENGTH} are allowed"
@@ -150,7 +152,7 @@ def _parse(source: str) -> ast.expr:
         raise ExpressionError(f"not an expression: {error or type(error).__name__}") from None
     budget = [MAX_NODES]
     _check(tree, MAX_DEPTH, budget)
-    return tree
+    return tree, frozenset(_names(tree))
 
 
 def _check(node: ast.expr, depth: int, budget: list[int]) -> None:
