@@ -65,8 +65,10 @@ def _changes(old: Entry, new: Entry) -> Found:
             yield Level.NEUTRAL, f"{key} changed"
     if dict(before.dims) != dict(after.dims):
         yield Level.NEUTRAL, "dims are named or described differently"
-    if _docs(old) != _docs(new):
-        yield Level.NEUTRAL, "descriptions changed"
+    docs, others = _docs(old), _docs(new)
+    for name in docs:
+        if docs[name] != others.get(name, docs[name]):
+            yield Level.NEUTRAL, f"{name} is described differently"
 
 
 class _Naming:
@@ -105,9 +107,8 @@ def _members(
     before, after = {v.name: v for v in old}, {v.name: v for v in new}
     for name in before.keys() - after.keys():
         yield Level.BREAKING, f"the {what} {name} is gone"
-    kept = [value.name for value in new if value.name in before]
-    places = [v.name for v in old if v.name in after and _by_place(v)]
-    if [name for name in kept if _by_place(after[name])] != places:
+    kept = [v.name for v in new if v.name in before and _by_place(v) and _by_place(before[v.name])]
+    if kept != [value.name for value in old if value.name in kept]:
         yield Level.BREAKING, f"the {what}s that are passed by place changed their order"
     for at, value in enumerate(new):
         if value.name in before:
@@ -255,7 +256,7 @@ def _tolerances(old: Entry, new: Entry) -> Found:
         yield Level.NEUTRAL, f"the tolerance of {key[0]} in {key[1]} is new"
 
 
-def _docs(entry: Entry) -> list[str]:
+def _docs(entry: Entry) -> dict[str, str]:
     signature = entry.signature
     groups = (signature.params, signature.inputs, signature.ints, signature.outputs)
-    return [value.doc for group in groups for value in group]
+    return {value.name: value.doc for group in groups for value in group}
