@@ -23,17 +23,16 @@ _TYPES: Final = {
 
 
 def schema_folder() -> Path:
-    """Return the folder of the JSON Schemas: the installed one, else the checkout's.
+    """Return the folder of the JSON Schemas: the installed one, else that of the sources.
 
-    :raises FileNotFoundError: neither is there.
+    :raises FileNotFoundError: there is none.
     """
-    installed = Path(__file__).parents[1] / "schema"
-    if installed.is_dir():
-        return installed
-    checkout = Path(__file__).parents[5] / "schema"
-    if checkout.is_dir():
-        return checkout
-    raise FileNotFoundError(f"no schemas in {installed} nor in {checkout}: reinstall the package")
+    here = Path(__file__).parents
+    # In a wheel, in a checkout, in an unpacked source distribution.
+    for folder in (here[1], here[5], here[4]):
+        if (folder / "schema" / "op.schema.json").is_file():
+            return folder / "schema"
+    raise FileNotFoundError(f"no schemas in {here[1] / 'schema'}: reinstall tileops-manifest")
 
 
 @functools.cache
