@@ -22,9 +22,9 @@ CASES = {
             ('require = "N > 0"', 'require = "(lambda: N)() > 0"'),
         ],
         [
-            "norm/scale_fwd.toml:38: signature.rules[0].require: the call of 'lambda: N' "
-            "is not allowed; found '(lambda: N)() > 0'; the functions are min, max, abs, "
-            "prod, len, sum, ceil_div, itemsize, nbytes, values, lengths, pages, pairs",
+            "norm/scale_fwd.toml:38: signature.rules[0].require: only a function can be "
+            "called, by its name; found '(lambda: N)() > 0'; the functions are min, max, "
+            "abs, prod, len, sum, ceil_div, itemsize, nbytes, values, lengths, pages, pairs",
         ],
     ),
     "a call by keyword": (

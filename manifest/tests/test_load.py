@@ -62,7 +62,10 @@ def test_an_installed_package_offers_entries(
     assert load_entry("ScaleFwdOp").compile_op_names == ("theirs::norm_scale_fwd",)
 
 
-def test_an_op_of_two_roots_needs_its_family(other_root: Path, tmp_path: Path) -> None:
+def test_an_op_of_two_roots_needs_its_family(
+    other_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     second = tmp_path / "second" / "conv" / "scale_fwd.toml"
     second.parent.mkdir(parents=True)
     first = other_root / "norm" / "scale_fwd.toml"
@@ -73,7 +76,8 @@ def test_an_op_of_two_roots_needs_its_family(other_root: Path, tmp_path: Path) -
     with pytest.raises(ManifestError) as caught:
         load_entry("ScaleFwdOp")
     assert str(caught.value) == "\n".join(
-        f"{path}:1: ScaleFwdOp has one entry; found 2; pass family=" for path in (first, second)
+        f"{path}:1: ScaleFwdOp has one entry; found 2; pass family="
+        for path in ("theirs/norm/scale_fwd.toml", "second/conv/scale_fwd.toml")
     )
 
 

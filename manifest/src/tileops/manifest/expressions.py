@@ -206,10 +206,10 @@ def _children(node: ast.expr) -> Iterator[ast.expr]:
             )
         yield node.value
     elif isinstance(node, ast.Call):
-        if not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS:
-            raise ExpressionError(
-                f"the call of {ast.unparse(node.func)!r} is not allowed", _FUNCTIONS
-            )
+        if not isinstance(node.func, ast.Name):
+            raise ExpressionError("only a function can be called, by its name", _FUNCTIONS)
+        if node.func.id not in FUNCTIONS:
+            raise ExpressionError(f"the call of {node.func.id!r} is not allowed", _FUNCTIONS)
         if node.keywords or any(isinstance(argument, ast.Starred) for argument in node.args):
             raise ExpressionError(
                 f"{node.func.id}() takes its arguments by place", "leave out names and stars"
