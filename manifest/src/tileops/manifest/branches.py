@@ -17,7 +17,12 @@ MAX_COMBINATIONS: Final = 4096
 
 
 class EffectError(Exception):
-    """A signature whose effects cannot be enumerated."""
+    """A signature whose effects cannot be enumerated; ``remedy`` says how they could be."""
+
+    def __init__(self, message: str, remedy: str) -> None:
+        self.message = message
+        self.remedy = remedy
+        super().__init__(f"{message}; {remedy}")
 
 
 class _Given:
@@ -31,20 +36,26 @@ _GIVEN: Final = _Given()
 
 
 def branches(family: str, snake: str, signature: Signature) -> tuple[Branch, ...]:
-    """Return the branches of a signature, the one with the fewest effects first.
+    """Return the branches of a signature.
+
+    Those that make every output come first, among them those that fill no ``out``, among them
+    those that write least.
 
     :raises EffectError: a condition reads what has no enumerable values, or there are too many.
     """
     base = operator_name(family, snake)
     effects = {_effect(signature, facts, out) for facts, out in _combinations(signature)}
     if not effects:
-        raise EffectError("no combination of params and optional inputs satisfies the rules")
+        raise EffectError(
+            "no combination of params and optional inputs satisfies the rules",
+            "remove the rule that refuses all of them",
+        )
     order = [value.name for value in signature.inputs] + [o.name for o in signature.outputs]
 
     def rank(effect: tuple[tuple[str, ...], bool, tuple[str, ...]]) -> tuple[Any, ...]:
         written, out, omitted = effect
-        positions = [[order.index(name) for name in names] for names in (written, omitted)]
-        return (len(written) + out + len(omitted), positions[0], out, positions[1])
+        left, put = ([order.index(name) for name in names] for names in (omitted, written))
+        return len(left), left, out, len(put), put
 
     return tuple(_branch(base, signature, *effect) for effect in sorted(effects, key=rank))
 
@@ -100,8 +111,8 @@ def _combinations(signature: Signature) -> Iterator[tuple[Mapping[str, Any], boo
     for name in read:
         if not _enumerable(params[name], conditions):
             raise EffectError(
-                f"the param {name!r} has too many values for an effect to depend on; "
-                "an effect may read bools, params with choices, and whether a param is None"
+                f"the param {name!r} has too many values for an effect to depend on",
+                "an effect reads bools, params with choices, and whether a param is None",
             )
     columns = [*sorted(read), *(value.name for value in optional)]
     values = [_values(params[name]) for name in sorted(read)]
@@ -111,8 +122,8 @@ def _combinations(signature: Signature) -> Iterator[tuple[Mapping[str, Any], boo
         size *= len(column)
     if size > MAX_COMBINATIONS:
         raise EffectError(
-            f"effects depend on {size} combinations of params and inputs, more than "
-            f"{MAX_COMBINATIONS}"
+            f"effects depend on {size} combinations of params and inputs",
+            f"let them depend on at most {MAX_COMBINATIONS}",
         )
     for row in itertools.product(*values):
         facts = {**dict.fromkeys(presence, _GIVEN), **dict(zip(columns, row, strict=True))}

@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from tileops.manifest import model
-from tileops.manifest.branches import branches
 from tileops.manifest.expressions import Expression
 from tileops.manifest.lines import Lines
 from tileops.manifest.names import snake_case
@@ -50,20 +49,17 @@ class Malformed(Exception):
 
 def build_entry(
     document: Mapping[str, Any],
-    text: str,
+    lines: Lines,
     path: Path,
     namespace: str,
-    *,
-    with_branches: bool = True,
 ) -> model.Entry:
-    """Return the entry that a document describes, without its branches where they are not wanted.
+    """Return the entry that a document describes, without its effect branches.
 
     :raises Malformed: the document is no entry.
     :raises ExpressionError: an expression in it is none of the language.
-    :raises EffectError: its effects cannot be enumerated.
     """
     try:
-        return _Builder(document, Lines(text), path, namespace).entry(with_branches)
+        return _Builder(document, lines, path, namespace).entry()
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise Malformed(f"{path}: {type(error).__name__}: {error}") from error
 
@@ -77,7 +73,7 @@ class _Builder:
         self.path = path
         self.namespace = namespace
 
-    def entry(self, with_branches: bool) -> model.Entry:
+    def entry(self) -> model.Entry:
         document = _known(self.document, "entry")
         snake = document.get("snake") or snake_case(document["name"])
         signature = self.signature(_known(document["signature"], "signature"))
@@ -98,7 +94,7 @@ class _Builder:
             workloads=self.each(document, ("workloads",), "workload", _workload),
             roofline=model.Roofline(_maybe(roofline.get("flops")), _maybe(roofline.get("bytes"))),
             tolerances=self.each(document, ("tolerances",), "tolerance", _tolerance),
-            branches=branches(document["family"], snake, signature) if with_branches else (),
+            branches=(),
             path=self.path,
             document=document,
         )

@@ -9,6 +9,7 @@ its size is limited, so an entry from anywhere is safe to load.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -59,16 +60,18 @@ _COMPARISON: Final[Mapping[type[ast.cmpop], str]] = {
     ast.In: "in",
     ast.NotIn: "not in",
 }
-_ALLOWED: Final = (
-    "names, numbers, strings, + - * / // %, comparisons, and/or/not, `a if c else b`, `is None`, "
-    "`in (…)`, a constant index and the functions " + ", ".join(FUNCTIONS)
+_FUNCTIONS: Final = "the functions are " + ", ".join(FUNCTIONS)
+_OPERATORS: Final = "the operators are + - * / // %"
+_LANGUAGE: Final = (
+    "an expression has names, numbers, strings, arithmetic, comparisons, and/or/not, "
+    "`a if c else b`, `is None`, `in (…)`, a constant index and calls of known functions"
 )
 
 
 class ExpressionError(Exception):
     """An expression that is not of the language; ``remedy`` says what would be."""
 
-    def __init__(self, message: str, remedy: str = f"write {_ALLOWED}") -> None:
+    def __init__(self, message: str, remedy: str = _LANGUAGE) -> None:
         self.message = message
         self.remedy = remedy
         super().__init__(f"{message}; {remedy}")
@@ -87,8 +90,7 @@ class Expression:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self._tree = _parse(source)
-        self.names = frozenset(_names(self._tree))
+        self._tree, self.names = _parse(source)
         self._function: tuple[tuple[str, ...], Callable[..., Any]] | None = None
 
     @property
@@ -133,13 +135,15 @@ class Expression:
         return Expression, (self.source,)
 
 
-def _parse(source: str) -> ast.expr:
+@functools.lru_cache(maxsize=4096)
+def _parse(source: str) -> tuple[ast.expr, frozenset[str]]:
+    """Return the checked tree and its free names; entries say the same things again and again."""
     if len(source) > MAX_LENGTH:
         raise ExpressionError(
             f"the expression has {len(source)} characters", f"at most {MAX_LENGTH} are allowed"
         )
     if "\\" in source:
-        raise ExpressionError("the expression has a backslash")
+        raise ExpressionError("the expression has a backslash", "strings need no escapes here")
     try:
         tree = ast.parse(source.strip(), mode="eval").body
     except SyntaxError as error:
@@ -148,7 +152,7 @@ def _parse(source: str) -> ast.expr:
         raise ExpressionError(f"not an expression: {error or type(error).__name__}") from None
     budget = [MAX_NODES]
     _check(tree, MAX_DEPTH, budget)
-    return tree
+    return tree, frozenset(_names(tree))
 
 
 def _check(node: ast.expr, depth: int, budget: list[int]) -> None:
@@ -169,19 +173,24 @@ def _check(node: ast.expr, depth: int, budget: list[int]) -> None:
 def _children(node: ast.expr) -> Iterator[ast.expr]:
     if isinstance(node, ast.Name):
         if node.id.startswith("_") or node.id in FUNCTIONS:
-            raise ExpressionError(f"{node.id!r} cannot be a name here")
+            raise ExpressionError(
+                f"{node.id!r} cannot be a name here",
+                "a name starts with a letter and is no function",
+            )
     elif isinstance(node, ast.Constant):
         _check_constant(node.value)
     elif isinstance(node, ast.BinOp):
         if type(node.op) not in _BINARY:
-            raise ExpressionError(f"the operator {_spelled(node.op)} is not allowed")
+            raise ExpressionError(f"the operator {_spelled(node.op)} is not allowed", _OPERATORS)
         for side in (node.left, node.right):
             if isinstance(side, ast.Constant) and not isinstance(side.value, (int, float)):
-                raise ExpressionError(f"{side.value!r} cannot be calculated with")
+                raise ExpressionError(
+                    f"{side.value!r} cannot be calculated with", "calculate with numbers"
+                )
         yield from (node.left, node.right)
     elif isinstance(node, ast.UnaryOp):
         if not isinstance(node.op, (ast.Not, ast.USub, ast.UAdd)):
-            raise ExpressionError(f"the operator {_spelled(node.op)} is not allowed")
+            raise ExpressionError(f"the operator {_spelled(node.op)} is not allowed", _OPERATORS)
         yield node.operand
     elif isinstance(node, ast.BoolOp):
         yield from node.values
@@ -191,13 +200,20 @@ def _children(node: ast.expr) -> Iterator[ast.expr]:
         yield from _comparison_children(node)
     elif isinstance(node, ast.Subscript):
         if not isinstance(node.value, ast.Name) or _index(node.slice) is None:
-            raise ExpressionError(f"{ast.unparse(node)!r} is not a name with a constant index")
+            raise ExpressionError(
+                f"{ast.unparse(node)!r} is not a name with a constant index",
+                "write it as normalized_shape[0]",
+            )
         yield node.value
     elif isinstance(node, ast.Call):
-        if not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS:
-            raise ExpressionError(f"the call of {ast.unparse(node.func)!r} is not allowed")
+        if not isinstance(node.func, ast.Name):
+            raise ExpressionError("only a function can be called, by its name", _FUNCTIONS)
+        if node.func.id not in FUNCTIONS:
+            raise ExpressionError(f"the call of {node.func.id!r} is not allowed", _FUNCTIONS)
         if node.keywords or any(isinstance(argument, ast.Starred) for argument in node.args):
-            raise ExpressionError(f"{node.func.id}() takes plain arguments only")
+            raise ExpressionError(
+                f"{node.func.id}() takes its arguments by place", "leave out names and stars"
+            )
         yield from node.args
     else:
         raise ExpressionError(f"{_described(node)} is not allowed")
@@ -205,6 +221,10 @@ def _children(node: ast.expr) -> Iterator[ast.expr]:
 
 def _comparison_children(node: ast.Compare) -> Iterator[ast.expr]:
     operands = [node.left, *node.comparators]
+    if len(node.ops) > 1 and any(map(_is_logic, operands)):
+        raise ExpressionError(
+            f"{ast.unparse(node)!r} chains comparisons of bools", "compare two at a time"
+        )
     for at, op in enumerate(node.ops):
         right = operands[at + 1]
         if isinstance(op, (ast.Is, ast.IsNot)):
@@ -237,6 +257,15 @@ def _check_constant(value: object) -> None:
         raise ExpressionError(f"the literal {value!r} is not allowed")
     if value > MAX_INT:
         raise ExpressionError("the number does not fit in 64 bits", f"write at most {MAX_INT}")
+
+
+def _is_logic(node: ast.expr) -> bool:
+    """Whether an operand is a bool by its form."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, bool)
+    return isinstance(node, (ast.Compare, ast.BoolOp)) or (
+        isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+    )
 
 
 def _index(node: ast.expr) -> int | None:
@@ -330,6 +359,9 @@ class _Emitter:
             text = f"_in({self.emit(node.left)}, ({members}))"
             return text if ops[0] == "in" else f"_not({text})"
         parts = [self.emit(operand) for operand in operands]
+        if self.symbolic and ops[0] in ("==", "!=") and any(map(_is_logic, operands)):
+            text = f"_same({', '.join(parts)})"
+            return text if ops[0] == "==" else f"_not({text})"
         if len(ops) == 1 or not self.symbolic:
             tail = "".join(f" {op} {part}" for op, part in zip(ops, parts[1:], strict=True))
             return f"({parts[0]}{tail})"

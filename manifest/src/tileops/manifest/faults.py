@@ -15,7 +15,8 @@ class Fault:
     """One thing wrong at one place.
 
     ``requirement`` is the rule that is broken, ``value`` what stands there (as text, empty where
-    nothing does), ``remedy`` how to mend it. It prints as one line, ``FILE:LINE: …``.
+    nothing does), ``remedy`` how to mend it. It prints as one line, ``FILE:LINE: …``; line
+    0 is a fault of the whole file (a missing one).
     """
 
     path: Path
@@ -25,7 +26,8 @@ class Fault:
     remedy: str = ""
 
     def __str__(self) -> str:
-        text = f"{_shown(self.path)}:{self.line}: {self.requirement}"
+        place = f":{self.line}" if self.line else ""
+        text = f"{_shown(self.path)}{place}: {self.requirement}"
         if self.value:
             text += f"; found {self.value}"
         if self.remedy:

@@ -24,6 +24,7 @@ _QUOTED: Final = re.compile(
 _STATEMENT: Final = re.compile(
     r"^[ \t]*(?:(\[\[?)([^\n\]]+)\]\]?|([^\s=\[\]#][^=\n]*?)[ \t]*=)", re.MULTILINE
 )
+_BARE: Final = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
 
 class Lines:
@@ -88,8 +89,8 @@ def _blank(match: re.Match[str]) -> str:
 
 def _parts(key: str) -> Path:
     """Split a (dotted, perhaps quoted) key."""
-    if re.fullmatch(r"[A-Za-z0-9_-]+", key):
-        return (key,)
+    if _BARE.fullmatch(key):
+        return tuple(key.split("."))
     node: Mapping[str, Any] = tomllib.loads(f"{key} = 0")
     path: list[str | int] = []
     value: Any = node

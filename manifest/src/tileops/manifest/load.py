@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib.metadata
-import importlib.util
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from tileops.manifest._toml import tomllib
-from tileops.manifest.branches import EffectError
 from tileops.manifest.build import Malformed, build_entry
+from tileops.manifest.checks import check_meaning
+from tileops.manifest.checks.report import Report
 from tileops.manifest.expressions import ExpressionError
 from tileops.manifest.faults import Fault, ManifestError
 from tileops.manifest.model import Entry
@@ -155,18 +154,32 @@ def parse_text(path: Path, text: str) -> dict[str, Any]:
         document: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         message, line = _located(str(error), text)
-        raise ManifestError([Fault(path, line, "an entry is TOML", message)]) from None
+        raise ManifestError(
+            [Fault(path, line, "an entry is TOML", message, "mend the syntax there")]
+        ) from None
     if not document:
-        raise ManifestError([Fault(path, 1, "an entry describes an op", "an empty file")])
+        fault = Fault(
+            path, 1, "an entry describes an op", "an empty file", "write it, or remove it"
+        )
+        raise ManifestError([fault])
     return document
 
 
 def _read(path: Path, text: str, namespace: str) -> Entry:
     document = parse_text(path, text)
+    report = Report(path, text)
     try:
-        return build_entry(document, text, path, namespace)
-    except (Malformed, ExpressionError, EffectError) as error:
-        raise ManifestError([Fault(path, 1, str(error))]) from error
+        entry = build_entry(document, report.lines, path, namespace)
+    except (Malformed, ExpressionError) as error:
+        # The full checks know how to say what is wrong; they are slower, and need jsonschema.
+        from tileops.manifest.validate import validate_text
+
+        faults = validate_text(text, path, namespace)
+        raise ManifestError(faults or [Fault(path, 1, str(error))]) from error
+    entry = check_meaning(entry, report)
+    if report.faults:
+        raise ManifestError(report.sorted())
+    return entry
 
 
 @functools.cache
@@ -185,6 +198,9 @@ def _index(root: EntryRoot) -> dict[str, list[Path]]:
 
 @functools.cache
 def _installed_roots() -> tuple[EntryRoot, ...]:
+    import importlib.metadata
+    import importlib.util
+
     roots = []
     for point in importlib.metadata.entry_points(group=GROUP):
         if point.attr:
@@ -192,9 +208,13 @@ def _installed_roots() -> tuple[EntryRoot, ...]:
             path = value() if callable(value) else value
             roots.append(EntryRoot(Path(path), point.name))
             continue
-        spec = importlib.util.find_spec(point.module)
-        for location in (spec.submodule_search_locations or []) if spec else []:
-            roots.append(EntryRoot(Path(location), point.name))
+        # The package is not imported, nor its parents: they may import torch, or us again.
+        top, *inner = point.module.split(".")
+        spec = importlib.util.find_spec(top)
+        for location in (spec.submodule_search_locations or ()) if spec else ():
+            path = Path(location, *inner)
+            if path.is_dir():
+                roots.append(EntryRoot(path, point.name))
     return tuple(roots)
 
 

@@ -66,6 +66,14 @@ def _in(value: Any, members: Sequence[Any]) -> Any:
     return result
 
 
+def _same(left: Any, right: Any) -> Any:
+    """Compare two bools: PyTorch's symbolic ones do not compare themselves."""
+    if not _is_symbolic_bool(left) and not _is_symbolic_bool(right):
+        return left == right
+    both = _and(left, lambda: right)
+    return _or(both, lambda: _and(_not(left), lambda: _not(right)))
+
+
 def _pick(method: str, plain: Callable[[Any, Any], Any], values: tuple[Any, ...]) -> Any:
     result = values[0]
     for value in values[1:]:
@@ -119,6 +127,7 @@ HELPERS: Final[Mapping[str, object]] = {
     "_not": _not,
     "_if": _if,
     "_in": _in,
+    "_same": _same,
     "_min": _min,
     "_max": _max,
     "_abs": abs,

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from tileops.manifest.expressions import Expression, ExpressionError
 
-__all__ = ["BOOL", "FLOAT", "INT", "INTS", "PRESENCE", "STR", "TENSOR", "Type", "infer"]
+__all__ = ["BOOL", "FLOAT", "INT", "INTS", "PRESENCE", "STR", "TENSOR", "Type", "implied", "infer"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +67,11 @@ def infer(expression: Expression, names: Mapping[str, Type]) -> Type:
     :raises ExpressionError: a name is not known here, or an operation does not fit its operands.
     """
     return _Checker(names).infer(expression.tree, frozenset())
+
+
+def implied(condition: Expression) -> frozenset[str]:
+    """Return the names that are not None where a condition holds."""
+    return _implied(condition.tree, True)
 
 
 class _Checker:
@@ -201,7 +206,9 @@ class _Checker:
         name = node.func.id
         if name in ("min", "max"):
             if len(node.args) < 2:
-                raise ExpressionError(f"{name}() takes two numbers or more")
+                raise ExpressionError(
+                    f"{name}() takes two numbers or more", "write it as min(a, b)"
+                )
             found = [self.number(argument, known, f"{name}()") for argument in node.args]
             return FLOAT if any(one.kind == "float" for one in found) else INT
         signature, result = _CALLS[name]
@@ -224,7 +231,8 @@ class _Checker:
             takes_none = "None" in accepted
             one = self.infer(argument, known) if takes_none else self.present(argument, known)
             if one.kind not in accepted and not (takes_none and one.kind == "none"):
-                raise _mismatch(f"{name}()", title.rstrip("?"), argument, one)
+                wanted = " or ".join(_TITLES[kind] for kind in accepted if kind != "None")
+                raise _mismatch(f"{name}()", wanted, argument, one)
             found.append(one)
         return {"ints": INT, "floats": FLOAT}.get(found[0].kind, found[0])
 
@@ -267,7 +275,7 @@ def _wider(left: Type, right: Type) -> Type:
 
 def _mismatch(what: str, wanted: str, node: ast.expr, found: Type) -> ExpressionError:
     return ExpressionError(
-        f"{what} takes {wanted}, and {ast.unparse(node)!r} is {found}", "mend that"
+        f"{what} takes {wanted}, and {ast.unparse(node)!r} is {found}", f"give it {wanted}"
     )
 
 
@@ -277,4 +285,4 @@ def _suggest(name: str, names: Mapping[str, Type]) -> str:
     close = difflib.get_close_matches(name, names, n=1)
     if close:
         return f"did you mean {close[0]!r}?"
-    return "the names here are " + (", ".join(sorted(names)) or "none")
+    return "the names here are " + (", ".join(sorted(names)) or "none") + "; declare others"

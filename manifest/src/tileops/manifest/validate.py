@@ -12,13 +12,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tileops.manifest.build import build_entry
+from tileops.manifest.checks import check_meaning
 from tileops.manifest.checks.catalogue import check_catalogue, check_file_name
-from tileops.manifest.checks.effects import check_effects
 from tileops.manifest.checks.grammar import check_grammar
 from tileops.manifest.checks.report import Report
 from tileops.manifest.checks.schema import check_schema
-from tileops.manifest.checks.shapes import check_shapes
-from tileops.manifest.checks.signature import check_signature
 from tileops.manifest.checks.workloads import check_roofline, check_tolerances, check_workloads
 from tileops.manifest.faults import Fault, ManifestError
 from tileops.manifest.load import EntryRoot, entry_roots, iter_files, parse_text, read_text
@@ -98,13 +96,10 @@ def _examine(path: Path, text: str, namespace: str) -> tuple[Entry | None, Repor
     check_grammar(document, report)
     if report.faults:
         return None, report
-    entry = build_entry(document, text, path, namespace, with_branches=False)
-    check_signature(entry, report)
-    check_shapes(entry, report)
-    found = check_effects(entry, report)
-    entry = dataclasses.replace(entry, branches=found)
+    entry = build_entry(document, report.lines, path, namespace)
+    entry = check_meaning(entry, report)
     check_roofline(entry, report)
+    sound = not report.faults
     check_tolerances(entry, report)
-    if not report.faults:
-        check_workloads(entry, report)
+    check_workloads(entry, report, sound=sound)
     return entry, report

@@ -88,7 +88,7 @@ def _check_composition(entry: Entry, known: Mapping[str, Entry], report: Report)
                 (*where, "op"),
                 "a composition names ops that have entries",
                 repr(part.op),
-                closest(part.op, known, "write its entry"),
+                closest(part.op, [name for name in known if name != entry.name], "write its entry"),
             )
         else:
             cycle = _cycle(entry.name, part.op, known)

@@ -31,7 +31,7 @@ def check_effects(entry: Entry, report: Report) -> tuple[Branch, ...]:
     try:
         return branches(entry.family, entry.snake, signature)
     except EffectError as error:
-        report.add(("signature",), str(error), "", "let an effect read fewer or smaller params")
+        report.add(("signature",), error.message, "", error.remedy)
     except (KeyError, TypeError, ValueError, IndexError):
         # Rules take part in enumerating branches, and a faulty rule has been reported.
         pass
@@ -122,7 +122,7 @@ def _check_alias(output: Output, inputs: dict[str, Input], where: Where, report:
             where,
             f"{shown(where)} is an input",
             repr(output.alias),
-            closest(output.alias or "", inputs, "there are no inputs"),
+            closest(output.alias or "", inputs),
         )
         return
     if target.mutated is False:

@@ -10,7 +10,7 @@ from tileops.manifest.expressions import ExpressionError
 from tileops.manifest.faults import Fault
 from tileops.manifest.lines import Lines
 
-__all__ = ["Report", "Where", "closest", "shown"]
+__all__ = ["Report", "Where", "brief", "closest", "shown"]
 
 Where = tuple["str | int", ...]
 
@@ -29,7 +29,7 @@ class Report:
 
     def add_error(self, where: Where, error: ExpressionError, source: str) -> None:
         """Add what is wrong with the expression at ``where``."""
-        self.add(where, f"{shown(where)}: {error.message}", repr(source), error.remedy)
+        self.add(where, f"{shown(where)}: {error.message}", brief(source), error.remedy)
 
     def sorted(self) -> list[Fault]:
         """Return the faults in the order of their lines."""
@@ -42,6 +42,12 @@ def shown(where: Where) -> str:
     for part in where:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text or "the entry"
+
+
+def brief(value: object) -> str:
+    """Return a value as a message holds it, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= 70 else f"{text[:66]} ...{text[-1]}"
 
 
 def closest(word: str, words: Iterable[str], otherwise: str = "") -> str:

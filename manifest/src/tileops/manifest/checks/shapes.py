@@ -9,7 +9,7 @@ from tileops.manifest.checks.report import Report, Where, closest, shown
 from tileops.manifest.checks.signature import check_type
 from tileops.manifest.environments import bound_by, rule_names
 from tileops.manifest.model import Entry, Shape, ShapeItem, ShapeKind, Signature
-from tileops.manifest.typecheck import Type
+from tileops.manifest.typecheck import Type, implied
 
 __all__ = ["check_shapes"]
 
@@ -21,11 +21,7 @@ def check_shapes(entry: Entry, report: Report) -> None:
     firm: set[str] = set()
     for at, value in enumerate(signature.inputs):
         where: Where = ("signature", "inputs", at)
-        # An expression in an input's shape is checked only when that input is there.
-        own = {
-            name: dataclasses.replace(kind, optional=False) if value.name in kind.guards else kind
-            for name, kind in names.items()
-        }
+        own = _where_present(names, frozenset({value.name}))
         for which, shape in enumerate(value.shapes):
             place = (*where, "shape") if len(value.shapes) == 1 else (*where, "shapes", which)
             _check_items(signature, shape, own, place, report)
@@ -35,7 +31,9 @@ def check_shapes(entry: Entry, report: Report) -> None:
         if value.optional is False:
             firm |= _binds(value.shapes[0])
     for at, output in enumerate(signature.outputs):
-        _check_items(signature, output.shape, names, ("signature", "outputs", at, "shape"), report)
+        given = frozenset() if output.when is None else implied(output.when)
+        own = _where_present(names, given)
+        _check_items(signature, output.shape, own, ("signature", "outputs", at, "shape"), report)
     for name in signature.dims:
         where = ("signature", "dims", name)
         if not bound_by(signature, name.removeprefix("*")):
@@ -45,6 +43,18 @@ def check_shapes(entry: Entry, report: Report) -> None:
                 f"{name!r} is of none",
                 "use it, remove it, or make it a param",
             )
+
+
+def _where_present(names: Mapping[str, Type], inputs: frozenset[str]) -> dict[str, Type]:
+    """Return the names as they are where some optional inputs are known to be there.
+
+    An input's own shape is checked only where it is passed, and an output that needs an input
+    (``when = "k is not None"``) has sizes only where it is made.
+    """
+    return {
+        name: dataclasses.replace(kind, optional=False) if kind.guards & inputs else kind
+        for name, kind in names.items()
+    }
 
 
 def _binds(shape: Shape) -> set[str]:
@@ -83,7 +93,10 @@ def _check_known(item: ShapeItem, names: Mapping[str, Type], where: Where, repor
     wanted = "ints" if item.kind is ShapeKind.VARIADIC else "int"
     if found.kind != wanted:
         report.add(
-            where, f"{shown(where)} is an int param or a dim", f"{item.text!r}, {found}", "mend it"
+            where,
+            f"{shown(where)} is an int param or a dim",
+            f"{item.text!r}, {found}",
+            "star it, or index it",
         )
     elif found.optional:
         guards = ", ".join(sorted(found.guards))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import string
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from tileops.manifest.checks.report import Report, Where, closest, shown
 from tileops.manifest.environments import rule_names
@@ -47,15 +48,13 @@ def check_type(
         return False
     if found.kind in kinds.split("|") and not found.optional:
         return True
-    wanted = " or ".join(
-        "a condition" if kind == "bool" else f"{_article(kind)} {kind}" for kind in kinds.split("|")
-    )
-    report.add(where, f"{shown(where)} is {wanted}", f"{expression.source!r}, {found}", "mend it")
+    wanted = " or ".join(_WANTED[kind] for kind in kinds.split("|"))
+    value = f"{expression.source!r}, {found}"
+    report.add(where, f"{shown(where)} is {wanted}", value, f"write {wanted}")
     return False
 
 
-def _article(kind: str) -> str:
-    return "an" if kind[0] in "aeio" else "a"
+_WANTED: Final = {"bool": "a condition", "int": "an int", "float": "a float"}
 
 
 def _named(signature: Signature) -> Iterator[tuple[Where, str]]:
@@ -130,7 +129,7 @@ def _check_value(
     try:
         canonical(signature.params[at], value)
     except ValueError as error:
-        report.add(where, f"{shown(where)}: {error}", repr(value), "mend it, or the type")
+        report.add(where, f"{shown(where)}: {error}", repr(value), "change it, or the type")
 
 
 def _check_inputs(signature: Signature, report: Report) -> None:
@@ -231,7 +230,12 @@ def _check_rules(signature: Signature, report: Report) -> None:
         try:
             fields = list(string.Formatter().parse(rule.message))
         except ValueError as error:
-            report.add((*where, "message"), f"{shown(where)}.message: {error}", "", "write {{ }}")
+            report.add(
+                (*where, "message"),
+                f"{shown(where)}.message: {error}",
+                "",
+                "write {{ and }} for braces",
+            )
             continue
         for _, field, spec, conversion in fields:
             if field is None:
@@ -240,6 +244,10 @@ def _check_rules(signature: Signature, report: Report) -> None:
                 report.add(
                     (*where, "message"),
                     f"{shown(where)}.message names params, dims and call-time numbers",
-                    "{" + field + "}",
+                    "{"
+                    + field
+                    + (f"!{conversion}" if conversion else "")
+                    + (f":{spec}" if spec else "")
+                    + "}",
                     closest(field, numbers),
                 )

@@ -1,0 +1,123 @@
+"""Manifests from elsewhere: a folder, a wheel, a git revision, or what is installed."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import subprocess
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from tileops.manifest.faults import Fault, ManifestError
+from tileops.manifest.load import load_text
+from tileops.manifest.model import Entry
+
+__all__ = ["Source", "SourceError", "read_source"]
+
+_ENTRY: Final = re.compile(r"(?:^|/)tileops/manifest/entries/[^/]+/[^/]+\.toml$")
+_ABOUT: Final = re.compile(r"(?:^|/)tileops/manifest/__about__\.py$")
+_VERSION: Final = re.compile(r"""^__version__\s*=\s*["']([^"']+)["']""", re.MULTILINE)
+
+
+class SourceError(Exception):
+    """What was named as a manifest is none."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """One version of the manifest. ``version`` is None where nothing says it."""
+
+    label: str
+    version: str | None
+    entries: Mapping[str, Entry]
+
+
+def read_source(name: str, repository: Path | None = None) -> Source:
+    """Return the manifest that ``name`` is: ``installed``, a folder, a wheel or a git revision.
+
+    A folder is a checkout, or any folder that has entries below it. A revision is looked up in
+    ``repository``, the working directory's unless said otherwise.
+
+    :raises SourceError: it is none of these, or holds no entries.
+    :raises ManifestError: entries in it are wrong.
+    """
+    path = Path(name)
+    if name == "installed":
+        path = Path(__file__).parent
+    if path.is_dir():
+        return _source(name, *_from_folder(path))
+    if path.suffix == ".whl" and path.is_file():
+        with zipfile.ZipFile(path) as wheel:
+            names = wheel.namelist()
+            return _source(name, names, lambda member: wheel.read(member).decode("utf-8"))
+    return _source(name, *_from_git(name, repository or Path()))
+
+
+Read = Callable[[str], str]
+
+
+def _source(label: str, names: list[str], read: Read) -> Source:
+    files = [name for name in names if _ENTRY.search(name)]
+    if not files:
+        # A folder of entries by itself, not inside the package.
+        files = [name for name in names if re.fullmatch(r"[^/]+/[^/]+\.toml", name)]
+    if not files:
+        raise SourceError(f"{label} holds no entries (…/tileops/manifest/entries/FAMILY/OP.toml)")
+    entries: dict[str, Entry] = {}
+    faults: list[Fault] = []
+    for name in sorted(files):
+        try:
+            entry = load_text(read(name), f"{label}:{name}")
+            entries[entry.name] = entry
+        except ManifestError as error:
+            faults.extend(error.faults)
+    if faults:
+        raise ManifestError(faults)
+    about = next((name for name in names if _ABOUT.search(name)), None)
+    found = _VERSION.search(read(about)) if about else None
+    return Source(label, found[1] if found else None, entries)
+
+
+def _from_folder(path: Path) -> tuple[list[str], Read]:
+    root = path.resolve()
+    # A path inside the package keeps the package's name, by which entries are recognised.
+    parts = root.parts
+    for depth in range(len(parts) - 1):
+        if parts[depth : depth + 2] == ("tileops", "manifest"):
+            root = Path(*parts[:depth])
+            break
+    below = PurePosixPath(path.resolve().relative_to(root).as_posix())
+    names = []
+    for pattern in ("*.toml", "__about__.py"):
+        for file in root.joinpath(below).rglob(pattern):
+            names.append(file.relative_to(root).as_posix())
+    if below.parts:
+        about = root / "tileops" / "manifest" / "__about__.py"
+        if about.is_file():
+            names.append(about.relative_to(root).as_posix())
+    visible = [name for name in names if not any(part[0] == "." for part in name.split("/"))]
+    return visible, lambda name: (root / name).read_text(encoding="utf-8")
+
+
+def _from_git(revision: str, repository: Path) -> tuple[list[str], Read]:
+    def git(*arguments: str) -> str:
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(repository), *arguments],
+                check=True,
+                capture_output=True,
+                encoding="utf-8",
+            )
+        except FileNotFoundError:
+            raise SourceError(
+                f"{revision} is no folder and no wheel, and git is not installed"
+            ) from None
+        except subprocess.CalledProcessError:
+            raise SourceError(f"{revision} is no folder, no wheel and no git revision") from None
+        return done.stdout
+
+    commit = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    names = git("ls-tree", "-r", "-z", "--full-tree", "--name-only", commit.strip()).split("\0")
+    return names, lambda name: git("show", f"{commit.strip()}:{name}")

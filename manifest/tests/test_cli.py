@@ -1,0 +1,226 @@
+"""``tileops-manifest`` as a person or a CI job runs it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+import tileops.manifest.validate as validation
+from tileops.manifest import Entry, Fault, ManifestError, iter_entries
+from tileops.manifest.checks.schema import load_schema
+from tileops.manifest.cli import main
+
+Make = Callable[..., str]
+
+
+@pytest.fixture(autouse=True)
+def without_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Levels 1 and 2 are this package's; what core adds is tested by name below."""
+    monkeypatch.setitem(sys.modules, "tileops.core", None)
+
+
+@pytest.fixture
+def tree(tmp_path: Path, entry_text: Make, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a right entry and two wrong ones."""
+    monkeypatch.chdir(tmp_path)
+    for family, change in [
+        ("norm", []),
+        ("conv", [('family = "norm"', 'family = "conv"'), ("N > 0", "M > 0")]),
+        ("pool", [('family = "norm"', 'family = "pool"'), ("status =", "statsu =")]),
+    ]:
+        path = tmp_path / "tree" / family / "scale_fwd.toml"
+        path.parent.mkdir(parents=True)
+        path.write_text(entry_text(*change), encoding="utf-8")
+    return Path("tree")
+
+
+FAULTS = [
+    "tree/conv/scale_fwd.toml:38: signature.rules[0].require: 'M' is not known here; found "
+    "'M > 0'; the names here are B, N, eps, weight, x; declare others",
+    "tree/norm/scale_fwd.toml:1: an op has one entry, and tree/conv/scale_fwd.toml is that of "
+    "ScaleFwdOp; found a second one; rename the op, or remove one of the two",
+    "tree/pool/scale_fwd.toml:1: the entry needs `status`; add status, `planned` or `implemented`",
+    "tree/pool/scale_fwd.toml:3: the entry takes only its own keys; found 'statsu'; did you mean "
+    "'status'?",
+]
+
+
+def test_validate_without_a_path_checks_what_is_installed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["validate"]) == 0
+    count = len(list(iter_entries()))
+    assert capsys.readouterr() == ("", f"{count} entries are valid\n")
+
+
+def test_validate_reports_every_fault_of_a_tree(
+    tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["validate", str(tree)]) == 1
+    out, err = capsys.readouterr()
+    assert out.splitlines() == FAULTS
+    assert err == "4 faults in 3 entries\n"
+
+
+def test_validate_takes_single_files(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "tree/norm/scale_fwd.toml"]) == 0
+    assert capsys.readouterr().err == "1 entries are valid\n"
+
+
+def test_validate_gives_json(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", str(tree), "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["entries"] == 3
+    assert report["faults"][2] == {
+        "path": "tree/pool/scale_fwd.toml",
+        "line": 1,
+        "requirement": "the entry needs `status`",
+        "value": "",
+        "remedy": "add status, `planned` or `implemented`",
+    }
+
+
+def test_a_composition_may_name_installed_ops(
+    tmp_path: Path, entry_text: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "norm" / "scale_fwd.toml"
+    path.parent.mkdir()
+    text = entry_text(("[roofline]", '[[composition]]\nop = "RMSNormFwdOp"\n\n[roofline]'))
+    path.write_text(text, encoding="utf-8")
+    assert main(["validate", str(path)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [("nowhere", "nowhere does not exist"), (".", ". holds no entries (*.toml)")],
+)
+def test_validate_of_nothing_is_a_wrong_command(
+    path: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A check that finds nothing to check must not pass."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    assert main(["validate", path]) == 2
+    assert capsys.readouterr() == ("", f"tileops-manifest: {message}\n")
+
+
+def core(check: Callable[[Sequence[Entry]], list[Fault]]) -> dict[str, types.ModuleType]:
+    """Stand in for an installed core."""
+    package, module = types.ModuleType("tileops.core"), types.ModuleType("tileops.core.conformance")
+    package.__path__ = []
+    module.check = check  # type: ignore[attr-defined]
+    module.__spec__ = types.SimpleNamespace()  # type: ignore[assignment]
+    return {"tileops.core": package, "tileops.core.conformance": module}
+
+
+def test_level_3_joins_where_core_is_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def check(entries: Sequence[Entry]) -> list[Fault]:
+        [entry] = [entry for entry in entries if entry.name == "RMSNormFwdOp"]
+        return [Fault(Path("rms.toml"), 7, f"{entry.name} has its class", "none", "install it")]
+
+    for name, module in core(check).items():
+        monkeypatch.setitem(sys.modules, name, module)
+    assert main(["validate"]) == 1
+    out, err = capsys.readouterr()
+    assert out == "rms.toml:7: RMSNormFwdOp has its class; found none; install it\n"
+    assert err.startswith("1 faults in ")
+    assert main(["validate", "--level", "2"]) == 0
+
+
+def test_level_3_says_so_when_all_conforms(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, module in core(lambda entries: []).items():
+        monkeypatch.setitem(sys.modules, name, module)
+    assert main(["validate"]) == 0
+    assert capsys.readouterr().err.endswith("entries conform to what is installed\n")
+
+
+def test_level_3_is_no_fault_without_core() -> None:
+    assert validation.conformance_faults([]) is None
+
+
+def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--family", "norm", "--status", "implemented"]) == 0
+    [family, line, *_] = capsys.readouterr().out.splitlines()
+    assert family == "norm"
+    assert line.split()[:2] == ["RMSNormFwdOp", "implemented"]
+
+
+def test_list_gives_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--json", "--family", "attention"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows["GQAPagedFwdOp"]["operators"] == 4
+
+
+def test_show(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "GQAPagedFwdOp"]) == 0
+    text = capsys.readouterr().out
+    for line in (
+        "  GQAPagedFwdOp(softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, *, "
+        "return_lse=False, target=None)",
+        "  forward(q, k_cache, v_cache, cache_seqlens, block_table, *, out=None) -> o, [lse]",
+        "    -> lse         float32 [B, H, Sq]         if return_lse  natural logarithm of the sum "
+        "of exponentials of each query's scores; -inf where it sees no key",
+        "  tileops::attention_gqa_paged_fwd_out_without_lse  fills out; leaves out lse; returns "
+        "nothing new",
+        "      else: {H} query heads do not share {Hkv} key-value heads equally",
+        "  llama-3.1-8b-decode-4k  (meta-llama/Llama-3.1-8B, decode)",
+        "      2.15e+09 flops, 5.37e+08 bytes",
+    ):
+        assert line in text.splitlines()
+
+
+@pytest.mark.parametrize("entry", list(iter_entries()), ids=lambda entry: entry.name)
+def test_every_entry_can_be_shown(entry: Entry, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", entry.name, "--family", entry.family]) == 0
+    assert entry.summary in capsys.readouterr().out
+
+
+def test_show_of_an_unknown_op(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "RMSNormFwOp"]) == 1
+    assert capsys.readouterr().err.endswith(
+        "RMSNormFwOp needs an entry in any family; found none; did you mean the op of "
+        "norm/rms_norm_fwd.toml?\n"
+    )
+
+
+def test_export_is_as_its_schema_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert main(["export", "--output", str(tmp_path / "manifest.json")]) == 0
+    assert json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8")) == printed
+    Draft202012Validator(load_schema("manifest-export.schema.json")).validate(printed)
+    assert len(printed["entries"]) == len(list(iter_entries()))
+
+
+def test_a_broken_entry_stops_what_reads_all_of_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> list[Entry]:
+        raise ManifestError([Fault(Path("e.toml"), 3, "an entry is right", "a wrong one")])
+
+    monkeypatch.setattr("tileops.manifest.cli.iter_entries", broken)
+    assert main(["export"]) == 1
+    assert capsys.readouterr() == ("", "e.toml:3: an entry is right; found a wrong one\n")
+
+
+@pytest.mark.parametrize("command", ["validate", "list", "show", "diff", "export"])
+def test_help_says_what_a_command_does(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([command, "--help"])
+    assert caught.value.code == 0
+    assert "usage: tileops-manifest" in capsys.readouterr().out
