@@ -109,7 +109,6 @@ def _namespace(entry: Entry) -> dict[str, Any]:
         "_Tensor": torch.Tensor,
         "_strided": torch.strided,
         "_empty": torch.empty,
-        "_is_exporting": torch.compiler.is_exporting,
         "_find": find,
         "_find_for_trace": find_for_trace,
         "_serve": serve,

@@ -19,7 +19,7 @@ import torch
 import torch.autograd.forward_ad
 import torch.autograd.profiler
 
-__all__ = ["PROBES", "UNWATCHED", "dispatcher_bypass", "set_dispatcher_bypass"]
+__all__ = ["EXPORTING", "PROBES", "UNWATCHED", "dispatcher_bypass", "set_dispatcher_bypass"]
 
 _NEEDED = (
     "torch._C._len_torch_dispatch_stack",
@@ -72,6 +72,7 @@ _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 
 PROBES: dict[str, Any] = {
     "_switch": _switch,
+    "_compiler": torch.compiler,
     "_compiling": torch.compiler.is_compiling,
     "_grad_enabled": torch.is_grad_enabled,
     "_plain_types": _PLAIN_TYPES,
@@ -88,6 +89,15 @@ if _available():
         "_tracing": torch._C._get_tracing_state,
         "_profiling": torch._C._autograd._profiler_enabled,
     }
+
+EXPORTING = (
+    # Dynamo of PyTorch 2.11 takes is_exporting() for True whenever it traces; the flag behind it
+    # is True during an export alone.
+    "_compiler._is_exporting_flag"
+    if hasattr(torch.compiler, "_is_exporting_flag")
+    else "_compiler.is_exporting()"
+)
+"""The condition under which a call is being exported."""
 
 UNWATCHED = (
     # First: dynamo folds it while it traces, and reads nothing further.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from tileops.core.generate.writer import Writer, tuple_display, tuple_or_one
-from tileops.core.watch import UNWATCHED
+from tileops.core.watch import EXPORTING, UNWATCHED
 from tileops.manifest.model import Branch
 
 __all__ = ["put_boundary", "put_branch", "put_call"]
@@ -45,7 +45,7 @@ def put_boundary(writer: Writer) -> None:
             guard = f"{name} is not None and " if optional else ""
             with writer.block(f"if {guard}not isinstance({name}, _Tensor):"):
                 writer.put(f"raise _not_a_tensor(_OP, {name!r}, {name}, {optional})")
-        writer.put("_key = self._description if _is_exporting() else self._key")
+        writer.put(f"_key = self._description if {EXPORTING} else self._key")
         writer.choose_branch(put_operator)
         if len(writer.entry.branches) > 1:
             with writer.block("else:"):
