@@ -188,14 +188,15 @@ def serve(
     target = op._state.targets.get(device)
     if target is None:
         target = resolve(type(op).__name__, op._explicit_target, device)
-    out = {"out": given.pop("out")} if branch.out else {}
-    context = CallContext(op, target, outputs, buffers, [given[name] for name in original])
+    context = CallContext(op, target, outputs, buffers, [given[name] for name in written])
     # Autocast is off while AOTAutograd traces; a target made of PyTorch operators must not give
     # one dtype eager and another compiled.
-    tensors = [item for item in (*given.values(), *out.values()) if isinstance(item, torch.Tensor)]
+    tensors = [item for item in given.values() if isinstance(item, torch.Tensor)]
+    inputs = [given[spec.name] for spec in entry.signature.inputs]
+    named = {name: given[name] for name in names[len(inputs) :]}
     before = _versions(tensors)
     with context, torch._C._DisableAutocast(), torch.no_grad():
-        result = op.forward(*given.values(), **out)
+        result = op.forward(*inputs, **named)
     after = _versions(tensors)
     results = enforce(
         op,
@@ -207,9 +208,9 @@ def serve(
         context.allocated,
         nested=context.outer is not None,
     )
-    own = key is not None and _own_writes(op, context, {**given, **out}, before, after)
+    own = key is not None and _own_writes(op, context, given, before, after)
     for name, tensor in original.items():
-        if (temporary := given.get(name, out.get(name))) is not tensor:
+        if (temporary := given[name]) is not tensor:
             tensor.copy_(temporary)
         torch.autograd.graph.increment_version(tensor)
 
