@@ -17,7 +17,7 @@ from tileops.core.autograd import autograd_kernel
 from tileops.core.errors import TileOpsError
 from tileops.core.generate import BOUNDARY_ABI, generate, operator_signature
 from tileops.core.instances import find, find_for_trace, known_class
-from tileops.core.registration import OperatorSpec, register
+from tileops.core.registration import OperatorSpec, register, shortcut
 from tileops.core.serve import serve
 from tileops.core.watch import PROBES
 from tileops.manifest import Entry, contract_document
@@ -52,7 +52,9 @@ def attach(cls: type[Op], entry: Entry) -> None:
     overloads: list[Any] = []
     specs = [_operator(cls, entry, index, namespace, overloads) for index in _indices(entry)]
     overloads += register(specs)
-    namespace.update({f"_op_{index}": overload for index, overload in enumerate(overloads)})
+    for index, overload in enumerate(overloads):
+        namespace[f"_op_{index}"] = overload
+        namespace[f"_dispatch_{index}"] = shortcut(overload, namespace[f"_operator_{index}"])
     methods = ["__call__", "_call_boundary", "_infer"]
     methods += [f"_{role}_{index}" for role in ("fake", "run") for index in _indices(entry)]
     for name in methods:
@@ -107,7 +109,6 @@ def _namespace(entry: Entry) -> dict[str, Any]:
         "_Tensor": torch.Tensor,
         "_strided": torch.strided,
         "_empty": torch.empty,
-        "_is_exporting": torch.compiler.is_exporting,
         "_find": find,
         "_find_for_trace": find_for_trace,
         "_serve": serve,

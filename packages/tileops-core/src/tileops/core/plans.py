@@ -49,6 +49,7 @@ def replay(
     buffers: Mapping[str, torch.Tensor],
     returned: Sequence[str],
     results: Mapping[str, torch.Tensor],
+    written: Sequence[torch.Tensor],
 ) -> Plan | None:
     """The plan that repeats ``launches``, or None where ``forward`` did more than one launch."""
     if len(launches) != 1:
@@ -74,10 +75,10 @@ def replay(
             outputs.append(name)
     prepare = getattr(launch.kernel, "prepare", None)
     kernel = launch.kernel if prepare is None else prepare(*launch.inputs, *launch.outputs)
-    make = _maker(len(arguments), tuple(positions), tuple(outputs), tuple(returned))
-    allocated = [name for name in outputs if isinstance(name, str)]
-    plan: Plan = make(kernel, *(allocator(specs[name]) for name in allocated))
-    return plan
+    dirty = [n for n, argument in enumerate(arguments) if any(argument is w for w in written)]
+    make = _maker(len(arguments), tuple(positions), tuple(outputs), tuple(returned), tuple(dirty))
+    new = [allocator(specs[name]) for name in outputs if isinstance(name, str)]
+    return make(kernel, torch.autograd.graph.increment_version, *new)
 
 
 def allocator(spec: Spec) -> Callable[[], torch.Tensor]:
@@ -103,6 +104,7 @@ def _maker(
     inputs: tuple[int, ...],
     outputs: tuple[int | str, ...],
     returned: tuple[str, ...],
+    dirty: tuple[int, ...],
 ) -> Callable[..., Plan]:
     """A function that makes plans of one structure: written out, so that a warm call loops over
     nothing."""
@@ -110,10 +112,12 @@ def _maker(
     arguments = ", ".join(f"a{n}" for n in range(count))
     words = [f"a{n}" for n in inputs]
     words += [f"o_{item}" if isinstance(item, str) else f"a{item}" for item in outputs]
-    lines = [f"def make({', '.join(['kernel', *(f'new_{name}' for name in allocated)])}):"]
+    makers = ", ".join(["kernel", "increment_version", *(f"new_{name}" for name in allocated)])
+    lines = [f"def make({makers}):"]
     lines += [f"    def plan(op, {arguments}):"]
     lines += [f"        o_{name} = new_{name}()" for name in allocated]
     lines += [f"        kernel({', '.join(words)})"]
+    lines += [f"        increment_version(a{n})" for n in dirty]
     result = ", ".join(f"o_{name}" for name in returned)
     lines += [f"        return {result if len(returned) < 2 else f'({result})'}".rstrip()]
     lines += ["    return plan"]

@@ -17,7 +17,7 @@ import torch
 
 from tileops.core.errors import DefinitionError
 
-__all__ = ["OperatorSpec", "register"]
+__all__ = ["OperatorSpec", "register", "shortcut"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +95,27 @@ def _define(spec: OperatorSpec) -> None:
     if spec.autograd is not None:
         library.impl(spec.name, spec.autograd, "Autograd", with_keyset=True)
     _registered[spec.qualified_name] = spec
+
+
+_dispatchers: dict[str, Callable[..., Any]] = {}
+
+
+def shortcut(overload: Any, operator: Callable[..., Any]) -> Callable[..., Any]:
+    """Lets Python calls of ``overload`` go to ``operator``; returns the way to the dispatcher.
+
+    What a compiler generates calls the overload from Python, and the dispatcher with its
+    conversions is half of what such a call costs. ``operator`` takes the schema's arguments and
+    must call the returned function for whatever something watches. Calls from C++, and those that
+    enter through the operator's packet, do not pass here.
+    """
+    name = overload.name()
+    # ``_op`` is what OpOverload.__call__ calls, and PyTorch's own: where a release lacks it,
+    # calls go the ordinary way.
+    if not hasattr(overload, "_op"):
+        return overload  # type: ignore[no-any-return]
+    dispatcher = _dispatchers.setdefault(name, overload._op)
+    overload._op = operator
+    return dispatcher
 
 
 def _overload(spec: OperatorSpec) -> Any:

@@ -171,7 +171,7 @@ def serve(
     op._state.kernels.update(context.built)
     op._state.served_by = target.name
     if key is not None:
-        _keep_plan(op, index, specs, arguments, key, context, results)
+        _keep_plan(op, index, specs, arguments, key, context, results, list(original.values()))
     returned = [results[name] for name in branch.returns]
     if not returned:
         return None
@@ -189,13 +189,20 @@ def _keep_plan(
     key: Any,
     context: CallContext,
     results: dict[str, torch.Tensor],
+    written: Sequence[torch.Tensor],
 ) -> None:
     branch = type(op).entry.branches[index]
     settled = key[1]
     plan: Plan | None = None
-    if settled and not branch.written and not branch.out:
+    if settled:
         plan = replay(
-            context.launches, arguments, context.specs, context.buffers, branch.returns, results
+            context.launches,
+            arguments,
+            context.specs,
+            context.buffers,
+            branch.returns,
+            results,
+            written,
         )
     if plan is None:
 

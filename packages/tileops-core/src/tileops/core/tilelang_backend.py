@@ -10,7 +10,7 @@ and sizes and numbers as scalars, and makes its buffers of them with
 stub checks nothing but the argument count and kinds, and no DLPack exchange happens. What the
 stub of a tensor argument would have checked (shape, dtype, device, contiguity) is the caller's
 duty. So are the device and the stream, which a tensor argument would have carried:
-:func:`on_device` wraps an entry so that it runs on PyTorch's current stream of one device.
+:func:`launcher` wraps an entry so that it runs on PyTorch's current stream of one device.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ import functools
 import importlib.util
 import os
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,7 @@ class Program:
         symbol: the name of the entry function, which :func:`load` asks for.
         launch: the entry function itself, called with the program's parameters in order. It
             launches on the current device and on the stream that TVM-FFI holds for it: see
-            :func:`on_device`.
+            :func:`launcher`.
         source: the CUDA source that was compiled.
     """
 
@@ -94,34 +94,60 @@ def load(path: str | os.PathLike[str], symbol: str) -> Callable[..., None]:
     return tvm_ffi.load_module(os.fspath(path))[symbol]
 
 
-def on_device(entry: Callable[..., None], index: int) -> Callable[..., None]:
-    """Wrap an entry function so that it launches on PyTorch's current stream of device ``index``.
+def launcher(
+    entry: Callable[..., None], index: int, words: Sequence[str], numbers: Mapping[str, float]
+) -> Callable[..., None]:
+    """A function of tensors that launches ``entry`` on the current stream of device ``index``.
+
+    ``words`` are the entry's parameters in order: ``"0"`` stands for the address of the first
+    tensor that the function is called with, and so on; any other word is a key of ``numbers``.
 
     A launch allocates nothing and synchronises nothing, so it may be captured in a CUDA graph once
     it has been called before (the first call on a device loads the program's module). Another
     current device is switched to for the launch, and restored.
     """
     import torch
-    from tvm_ffi.core import _env_set_current_stream as set_stream
 
-    current_device = torch._C._cuda_getDevice
-    current_stream = torch._C._cuda_getCurrentRawStream
-    cuda = _DLPACK_CUDA
+    make = _launcher_maker(tuple(words), tuple(numbers), torch.cuda.device_count() == 1)
+    return make(entry, index, *numbers.values())
 
+
+@functools.cache
+def _launcher_maker(
+    words: tuple[str, ...], numbers: tuple[str, ...], only_device: bool
+) -> Callable[..., Callable[..., None]]:
+    """Makes launchers of one kind: written out, since a warm call pays for each further frame."""
+    import torch
+    from tvm_ffi.core import _env_set_current_stream
+
+    count = 1 + max(int(word) for word in words if word not in numbers)
+    tensors = ", ".join(f"t{n}" for n in range(count))
+    given = ", ".join(word if word in numbers else f"t{word}.data_ptr()" for word in words)
     # TVM-FFI keeps one stream per thread and device. Callers that pass it tensors set and restore
     # theirs around each call, so leaving ours behind disturbs none of them.
-    def launch(*args: float) -> None:
-        set_stream(cuda, index, current_stream(index))
-        entry(*args)
+    source = f"""
+def make(entry, index, {", ".join(numbers)}):
+    def launch({tensors}):
+        set_stream({_DLPACK_CUDA}, index, current_stream(index))
+        entry({given})
 
-    def launch_there(*args: float) -> None:
+    def launch_there({tensors}):
         if current_device() == index:
-            launch(*args)
-        else:
-            with torch.cuda.device(index):
-                launch(*args)
+            return launch({tensors})
+        with on_device(index):
+            return launch({tensors})
 
-    return launch if torch.cuda.device_count() == 1 else launch_there
+    return {"launch" if only_device else "launch_there"}
+"""
+    namespace: dict[str, Any] = {
+        "set_stream": _env_set_current_stream,
+        "current_stream": torch._C._cuda_getCurrentRawStream,
+        "current_device": torch._C._cuda_getDevice,
+        "on_device": torch.cuda.device,
+    }
+    exec(source, namespace)
+    made: Callable[..., Callable[..., None]] = namespace["make"]
+    return made
 
 
 def device_arch(device: "torch.device | int | str | None" = None) -> str:

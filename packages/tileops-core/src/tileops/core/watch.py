@@ -19,7 +19,7 @@ import torch
 import torch.autograd.forward_ad
 import torch.autograd.profiler
 
-__all__ = ["PROBES", "UNWATCHED", "dispatcher_bypass", "set_dispatcher_bypass"]
+__all__ = ["EXPORTING", "PROBES", "UNWATCHED", "dispatcher_bypass", "set_dispatcher_bypass"]
 
 _NEEDED = (
     "torch._C._len_torch_dispatch_stack",
@@ -27,7 +27,6 @@ _NEEDED = (
     "torch._C._functorch.peek_interpreter_stack",
     "torch._C._get_tracing_state",
     "torch._C._autograd._profiler_enabled",
-    "torch._C._dispatch_keys",
     "torch.autograd.forward_ad._current_level",
     "torch.autograd.profiler._is_profiler_enabled",
 )
@@ -71,36 +70,12 @@ def set_dispatcher_bypass(on: bool) -> None:
 
 _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 
-# The dispatch key sets of tensors that are nothing but memory on a CPU or a CUDA device. Learnt as
-# they come: a set is the same for all tensors of one kind.
-_plain_keys: set[int] = set()
-
-
-def _learn(tensor: torch.Tensor) -> bool:
-    """Whether ``tensor`` is plain memory; a kind that is gets known for the next call."""
-    plain = (
-        tensor.layout is torch.strided
-        and tensor.device.type in ("cpu", "cuda")
-        and not tensor.is_neg()
-        and not tensor.is_conj()
-        and not tensor._is_zerotensor()
-        and not tensor.is_nested
-        and not tensor.is_quantized
-        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
-        and not torch._is_functional_tensor(tensor)
-    )
-    if plain:
-        _plain_keys.add(torch._C._dispatch_keys(tensor).raw_repr())
-    return plain
-
-
 PROBES: dict[str, Any] = {
     "_switch": _switch,
+    "_compiler": torch.compiler,
     "_compiling": torch.compiler.is_compiling,
     "_grad_enabled": torch.is_grad_enabled,
     "_plain_types": _PLAIN_TYPES,
-    "_plain_keys": _plain_keys,
-    "_learn": _learn,
     "_profiler": torch.autograd.profiler,
     "_forward_ad": torch.autograd.forward_ad,
 }
@@ -113,8 +88,16 @@ if _available():
         "_interpreter": torch._C._functorch.peek_interpreter_stack,
         "_tracing": torch._C._get_tracing_state,
         "_profiling": torch._C._autograd._profiler_enabled,
-        "_keys": torch._C._dispatch_keys,
     }
+
+EXPORTING = (
+    # Dynamo of PyTorch 2.11 takes is_exporting() for True whenever it traces; the flag behind it
+    # is True during an export alone.
+    "_compiler._is_exporting_flag"
+    if hasattr(torch.compiler, "_is_exporting_flag")
+    else "_compiler.is_exporting()"
+)
+"""The condition under which a call is being exported."""
 
 UNWATCHED = (
     # First: dynamo folds it while it traces, and reads nothing further.

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 
 from tileops.core import Kernel, KernelInterface
-from tileops.core.tilelang_backend import Program, build, device_arch, on_device
+from tileops.core.tilelang_backend import Program, build, device_arch, launcher
 from tileops.norm.rms_norm import programs
 from tileops.norm.rms_norm.reference import rms_norm_reference
 
@@ -62,11 +62,6 @@ class _RMSNormProgram(Kernel):
 
     program_name: ClassVar[programs.Name]
 
-    def __init__(self, call: LayerNormCall, program: Program) -> None:
-        super().__init__(call, program)
-        self._launch = on_device(program.launch, call.device.index)
-        self._n, self._eps = call.n, call.eps
-
     @classmethod
     def entry_for(cls, call: LayerNormCall) -> tuple[Hashable, Callable[[], Program]]:
         dtype = _name(call.dtype)
@@ -87,15 +82,9 @@ class _RMSNormProgram(Kernel):
 
     def prepare(self, *tensors: Any) -> Callable[..., None]:
         x, weight, _ = tensors
-        launch, rows, eps = self._launch, x.numel() // self._n, self._eps
-
-        def with_weight(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor) -> None:
-            launch(x.data_ptr(), weight.data_ptr(), y.data_ptr(), rows, eps)
-
-        def without_weight(x: torch.Tensor, _: None, y: torch.Tensor) -> None:
-            launch(x.data_ptr(), y.data_ptr(), rows, eps)
-
-        return without_weight if weight is None else with_weight
+        words = ["0", "2", "rows", "eps"] if weight is None else ["0", "1", "2", "rows", "eps"]
+        numbers = {"rows": x.numel() // self.call.n, "eps": self.call.eps}
+        return launcher(self.program.launch, self.call.device.index, words, numbers)
 
 
 class RMSNormKernel(_RMSNormProgram):

@@ -1,0 +1,184 @@
+"""The generated calls: ``__call__``, the boundary, and what each branch's operator does."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+from tileops.core.generate.writer import Writer, tuple_display, tuple_or_one
+from tileops.core.watch import EXPORTING, UNWATCHED
+from tileops.manifest.model import Branch
+
+__all__ = ["put_boundary", "put_branch", "put_call"]
+
+
+def put_call(writer: Writer) -> None:
+    """Puts ``__call__``: a plan at once where nothing watches and one is there, else the boundary.
+
+    The boundary sees every call that a compiler traces, and every first one.
+    """
+
+    def put_plan(index: int, branch: Branch) -> None:
+        with _known_plan(writer, index, branch):
+            call = f"_plan({', '.join(['self', *writer.arguments(branch)])})"
+            writer.return_outputs(branch, call)
+
+    writer.put()
+    with writer.block(f"def __call__(self, {writer.parameters()}):"):
+        with _unwatched(writer, None):
+            writer.choose_branch(put_plan)
+        words = [f"out={name}" if name == "out" else name for name in writer.tensors()]
+        words += [f"{name}={name}" for name in writer.int_names]
+        writer.put(f"return self._call_boundary({', '.join(words)})")
+
+
+def put_boundary(writer: Writer) -> None:
+    """Puts ``_call_boundary``: chooses the effect branch and calls its operator."""
+
+    def put_operator(index: int, branch: Branch) -> None:
+        call = f"_op_{index}({', '.join([*writer.arguments(branch), '_key'])})"
+        writer.return_outputs(branch, call)
+
+    writer.put()
+    with writer.block(f"def _call_boundary(self, {writer.parameters()}):"):
+        for name in writer.tensors():
+            optional = writer.optional(name)
+            guard = f"{name} is not None and " if optional else ""
+            with writer.block(f"if {guard}not isinstance({name}, _Tensor):"):
+                writer.put(f"raise _not_a_tensor(_OP, {name!r}, {name}, {optional})")
+        writer.put(f"_key = self._description if {EXPORTING} else self._key")
+        writer.choose_branch(put_operator)
+        if len(writer.entry.branches) > 1:
+            with writer.block("else:"):
+                writer.put("raise _no_branch(self)")
+
+
+def put_branch(writer: Writer, index: int, branch: Branch) -> None:
+    """Puts what the operator of ``branch`` is to a compiler and to a call with real tensors."""
+    _put_fake(writer, index, branch)
+    _put_run(writer, index, branch)
+    _put_operator(writer, index, branch)
+
+
+def _put_fake(writer: Writer, index: int, branch: Branch) -> None:
+    writer.put()
+    with writer.block(f"def _fake_{index}({', '.join(['self', *writer.arguments(branch)])}):"):
+        writer.put(f"_specs = {_infer(writer, branch)}")
+        _put_overlap_check(writer, branch)
+        results = []
+        for position, output in enumerate(writer.signature.outputs):
+            if output.name in branch.returns:
+                spec = f"_specs[{position}]"
+                results.append(f"_empty({spec}[0], dtype={spec}[1], device={spec}[2])")
+        writer.put(f"return {tuple_or_one(results)}")
+
+
+def _put_run(writer: Writer, index: int, branch: Branch) -> None:
+    arguments = writer.arguments(branch)
+    writer.put()
+    with writer.block(f"def _run_{index}({', '.join(['self', *arguments])}):"):
+        writer.put("_settled = bool(")
+        for number, name in enumerate(writer.tensors(branch)):
+            condition = _or_none(writer, branch, name, _settled(name))
+            writer.put(f"    {'and ' if number else ''}{condition}")
+        writer.put(")")
+        writer.put(f"_plan_key = {_plan_key(writer, index, branch, '_settled')}")
+        writer.put("_plan = self._plans.get(_plan_key)")
+        with writer.block("if _plan is None:"):
+            writer.put(f"_specs = {_infer(writer, branch)}")
+        # Where two tensors lie is no part of a plan.
+        _put_overlap_check(writer, branch)
+        with writer.block("if _plan is None:"):
+            given = tuple_display(arguments)
+            writer.put(f"return _serve(self, {index}, _specs, {given}, _plan_key)")
+        writer.put(f"return _plan({', '.join(['self', *arguments])})")
+
+
+def _put_operator(writer: Writer, index: int, branch: Branch) -> None:
+    arguments = ", ".join(writer.arguments(branch))
+    writer.put()
+    with writer.block(f"def _operator_{index}({arguments}, key):"):
+        with _unwatched(writer, branch):
+            writer.put("self = _find(key)")
+            with _known_plan(writer, index, branch):
+                writer.put(f"return _plan(self, {arguments})")
+        writer.put(f"return _dispatch_{index}({arguments}, key)")
+    for role, find in (("run", "_find"), ("fake", "_find_for_trace")):
+        writer.put()
+        with writer.block(f"def _operator_{role}_{index}({arguments}, key):"):
+            writer.put(f"return {find}(key)._{role}_{index}({arguments})")
+
+
+def _unwatched(writer: Writer, branch: Branch | None) -> AbstractContextManager[None]:
+    """A block for calls that need not go through the dispatcher; see ``tileops.core.watch``.
+
+    Every tensor must be plain memory, contiguous and aligned: what a plan may launch upon. The
+    order matters: each condition is safe to ask only where those before it hold.
+    """
+    conditions = list(UNWATCHED)
+    needs_grad = []
+    for name in writer.tensors(branch):
+        plain = f"type({name}) in _plain_types and {_settled(name)}"
+        plain += f" and not {name}.is_neg() and not {name}.is_nested"
+        conditions.append(_or_none(writer, branch, name, plain))
+        asks = f"{name}.requires_grad"
+        if writer.optional(name, branch):
+            asks = f"({name} is not None and {asks})"
+        needs_grad.append(asks)
+    conditions.append(f"not (_grad_enabled() and ({' or '.join(needs_grad)}))")
+    writer.put("if (")
+    for number, condition in enumerate(conditions):
+        writer.put(f"    {'and ' if number else ''}{condition}")
+    return writer.block("):")
+
+
+def _known_plan(writer: Writer, index: int, branch: Branch) -> AbstractContextManager[None]:
+    """A block in which ``_plan`` is the plan of this call, which is checked for overlaps."""
+    writer.put(f"_plan = self._plans.get({_plan_key(writer, index, branch, 'True')})")
+    conditions = ["_plan is not None"]
+    written = _written(branch)
+    for name in written:
+        for other in writer.tensors(branch):
+            if other == name or (other in written and other < name):
+                continue
+            apart = (
+                f"_at_{name} + {name}.nbytes <= _at_{other} "
+                f"or _at_{other} + {other}.nbytes <= _at_{name}"
+            )
+            absent = f"{other} is None or " if writer.optional(other, branch) else ""
+            conditions.append(f"({absent}{apart})")
+    return writer.block(f"if {' and '.join(conditions)}:")
+
+
+def _settled(name: str) -> str:
+    return (
+        f"{name}.layout is _strided and {name}.is_contiguous() "
+        f"and (_at_{name} := {name}.data_ptr()) and not _at_{name} & 15"
+    )
+
+
+def _or_none(writer: Writer, branch: Branch | None, name: str, condition: str) -> str:
+    return f"({name} is None or ({condition}))" if writer.optional(name, branch) else condition
+
+
+def _plan_key(writer: Writer, index: int, branch: Branch, settled: str) -> str:
+    words = [str(index), settled]
+    for name in writer.tensors(branch):
+        metadata = f"{name}.shape, {name}.dtype, {name}.device"
+        optional = writer.optional(name, branch)
+        words.append(f"None if {name} is None else ({metadata})" if optional else metadata)
+    return tuple_display([*words, *writer.int_names])
+
+
+def _infer(writer: Writer, branch: Branch) -> str:
+    names = [name if name != "out" or branch.out else "None" for name in writer.arguments()]
+    return f"self._infer({', '.join(names)})"
+
+
+def _written(branch: Branch) -> list[str]:
+    return [*branch.written, *(["out"] if branch.out else [])]
+
+
+def _put_overlap_check(writer: Writer, branch: Branch) -> None:
+    if written := _written(branch):
+        pairs = tuple_display([f"({name!r}, {name})" for name in writer.tensors(branch)])
+        writer.put(f"_refuse_overlap(_OP, {tuple(written)!r}, {pairs})")
