@@ -323,18 +323,6 @@ def test_inference_mode(ops: ModuleType, case: Case) -> None:
             torch.testing.assert_close(inputs, wanted)
 
 
-def in_the_middle(op: Any) -> Callable[..., Any]:
-    """A function that reads what is written before and after the call."""
-
-    def function(**inputs: torch.Tensor) -> Any:
-        before = {name: tensor * 1 for name, tensor in inputs.items()}
-        results = op(**inputs)
-        after = {name: tensor * 1 for name, tensor in inputs.items()}
-        return results, before, after
-
-    return function
-
-
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_compiled(ops: ModuleType, case: Case, backend: str) -> None:
@@ -355,7 +343,9 @@ def everything(ops: ModuleType) -> tuple[Callable[..., Any], Callable[..., Any]]
         found = {}
         for name in CASES:
             own = {key: value * 1 for key, value in inputs[name].items()}
-            middle = {key: value + 1 for key, value in own.items()}
+            # Not 0-d: inductor of PyTorch 2.13 moves a read of such an input behind a later write
+            # of it, whichever operator writes.
+            middle = {key: value + 1 for key, value in own.items() if value.dim()}
             results = calls[name](**own)
             results = () if results is None else results
             found[name] = (results, middle, {key: value * 2 for key, value in own.items()})

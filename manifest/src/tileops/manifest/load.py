@@ -152,6 +152,9 @@ def parse_text(path: Path, text: str) -> dict[str, Any]:
     """
     try:
         document: dict[str, Any] = tomllib.loads(text)
+    except RecursionError:
+        fault = Fault(path, 1, "an entry is TOML", "values nested too deep", "nest them less")
+        raise ManifestError([fault]) from None
     except tomllib.TOMLDecodeError as error:
         message, line = _located(str(error), text)
         raise ManifestError(

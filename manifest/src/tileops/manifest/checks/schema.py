@@ -57,10 +57,10 @@ def _describe(error: Any, report: Report) -> None:
             remedy = closest(key, sorted(known.keys() - value), "its keys are " + ", ".join(known))
             report.add((*where, key), f"{shown(where)} takes only its own keys", repr(key), remedy)
     elif error.validator == "required":
-        for key in error.validator_value:
-            if key not in value:
-                what = schema["properties"][key]["description"]
-                report.add(where, f"{shown(where)} needs `{key}`", "", f"add {key}, {what}")
+        # One error comes for each key that is missing, and it names the key in its message only.
+        key = next(key for key in error.validator_value if error.message.startswith(repr(key)))
+        what = schema["properties"][key]["description"]
+        report.add(where, f"{shown(where)} needs `{key}`", "", f"add {key}, {what}")
     elif error.validator == "propertyNames":
         pass  # jsonschema reports the name itself, as the error below.
     elif error.validator == "oneOf":

@@ -29,7 +29,7 @@ def refuse_overlap(
         ArgumentError: two arguments overlap, or a written one addresses an element twice.
     """
     present = {name: tensor for name, tensor in tensors if tensor is not None}
-    for name in written:
+    for number, name in enumerate(written):
         target = present[name]
         if _overlaps_itself(target):
             raise ArgumentError(
@@ -38,7 +38,7 @@ def refuse_overlap(
                 f"as {name}.contiguous()"
             )
         for other, tensor in present.items():
-            if other == name or (other in written and other < name):
+            if other == name or other in written[:number]:
                 continue
             if not _apart(target, tensor):
                 raise ArgumentError(

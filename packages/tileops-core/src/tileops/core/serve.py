@@ -90,6 +90,30 @@ class CallContext:
     def __exit__(self, *_: object) -> None:
         _local.context = self.outer
 
+    def is_empty(self, name: str) -> bool:
+        """Whether the output ``name`` has no elements."""
+        return name in self.specs and 0 in self.specs[name].shape
+
+    def has_nothing_to_do(self, outputs: Sequence[str]) -> bool:
+        """Whether a kernel that fills ``outputs`` has no element to write, there or elsewhere."""
+        return all(map(self.is_empty, outputs)) and not any(t.numel() for t in self.written)
+
+    def output(self, name: str) -> torch.Tensor:
+        """The tensor that a kernel fills for the output ``name``."""
+        buffer = self.buffers.get(name)
+        if buffer is None:
+            buffer = self.specs[name].empty()
+            self.allocated.append(buffer)
+        return buffer
+
+    def is_empty(self, name: str) -> bool:
+        """Whether the output ``name`` has no elements."""
+        return name in self.specs and 0 in self.specs[name].shape
+
+    def has_nothing_to_do(self, outputs: Sequence[str]) -> bool:
+        """Whether a kernel that fills ``outputs`` has no element to write, there or elsewhere."""
+        return all(map(self.is_empty, outputs)) and not any(t.numel() for t in self.written)
+
     def output(self, name: str) -> torch.Tensor:
         """The tensor that a kernel fills for the output ``name``."""
         buffer = self.buffers.get(name)
@@ -128,28 +152,33 @@ def current(op: Op) -> CallContext:
 def kernel_for(op: Op, interface: str, call: Any) -> Callable[..., Any]:
     """What serves ``call``: takes the interface's inputs, returns its outputs."""
     context = current(op)
+    outputs = op.interfaces[interface].outputs
+    if context.has_nothing_to_do(outputs):
+        # Nothing to compute; and there may be no kernel for an axis of no elements.
+        return lambda *_: _one_or_all(tuple(context.output(name) for name in outputs))
     identity = (context.target.name, interface, call)
     kernel = op._state.kernels.get(identity) or context.built.get(identity)
     if kernel is None:
         kernel = context.built[identity] = context.target.kernel(op, interface, call)
     if not getattr(kernel, "fills_outputs", False):
         return kernel
-    outputs = op.interfaces[interface].outputs
 
     def launch(*inputs: torch.Tensor | None) -> Any:
         results = tuple(context.output(name) for name in outputs)
-        # With nothing to compute the grid would be empty, and that cannot be launched.
-        if context.fills_something(inputs, results):
-            context.launches.append(Launch(kernel, inputs, outputs, results))
-            before = _versions(context.written)
-            kernel(*inputs, *results)
-            after = _versions(context.written)
-            context.by_kernels += sum(after.values()) - sum(before.values())
-        if not results:
-            return None
-        return results[0] if len(results) == 1 else results
+        context.launches.append(Launch(kernel, inputs, outputs, results))
+        before = _versions(context.written)
+        kernel(*inputs, *results)
+        after = _versions(context.written)
+        context.by_kernels += sum(after.values()) - sum(before.values())
+        return _one_or_all(results)
 
     return launch
+
+
+def _one_or_all(results: tuple[torch.Tensor, ...]) -> Any:
+    if not results:
+        return None
+    return results[0] if len(results) == 1 else results
 
 
 def serve(
