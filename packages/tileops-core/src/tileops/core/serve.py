@@ -122,14 +122,6 @@ class CallContext:
             self.allocated.append(buffer)
         return buffer
 
-    def fills_something(
-        self, inputs: Sequence[torch.Tensor | None], results: Sequence[torch.Tensor]
-    ) -> bool:
-        """Whether a kernel of these tensors has an element to write."""
-        return any(result.numel() for result in results) or any(
-            tensor.numel() and any(tensor is item for item in inputs) for tensor in self.written
-        )
-
 
 _local = threading.local()
 
