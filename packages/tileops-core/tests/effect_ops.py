@@ -25,7 +25,7 @@ def tensor(table: str, name: str, shape: str, dtype: str = "T", **more: str) -> 
     value = "[" + ", ".join(f'"{axis}"' for axis in axes) + "]"
     if key == "shapes":
         alternatives = [part.split() for part in shape.split("|")]
-        value = str([[axis for axis in part] for part in alternatives]).replace("'", '"')
+        value = str(alternatives).replace("'", '"')
     lines.append(f"{key} = {value}")
     lines += [f"{key} = {value}" for key, value in more.items()]
     return "\n".join(lines) + "\n"
@@ -245,9 +245,7 @@ class Twice(KernelInterface):
 
 class TwiceFwdOp(
     _Base,
-    entry=entry(
-        "TwiceFwdOp", inp("x", "*B N"), outp("y", "*B N", buffer='"out"'), dims="*B N"
-    ),
+    entry=entry("TwiceFwdOp", inp("x", "*B N"), outp("y", "*B N", buffer='"out"'), dims="*B N"),
 ):
     """y = 2 · x"""
 
@@ -490,9 +488,7 @@ class EveryParamFwdOp(
 
 class ProjectFwdOp(
     _Base,
-    entry=entry(
-        "ProjectFwdOp", inp("x", "M K"), inp("w", "K N"), outp("y", "M N"), dims="M K N"
-    ),
+    entry=entry("ProjectFwdOp", inp("x", "M K"), inp("w", "K N"), outp("y", "M N"), dims="M K N"),
 ):
     """y = x @ w"""
 

@@ -106,22 +106,6 @@ class CallContext:
             self.allocated.append(buffer)
         return buffer
 
-    def is_empty(self, name: str) -> bool:
-        """Whether the output ``name`` has no elements."""
-        return name in self.specs and 0 in self.specs[name].shape
-
-    def has_nothing_to_do(self, outputs: Sequence[str]) -> bool:
-        """Whether a kernel that fills ``outputs`` has no element to write, there or elsewhere."""
-        return all(map(self.is_empty, outputs)) and not any(t.numel() for t in self.written)
-
-    def output(self, name: str) -> torch.Tensor:
-        """The tensor that a kernel fills for the output ``name``."""
-        buffer = self.buffers.get(name)
-        if buffer is None:
-            buffer = self.specs[name].empty()
-            self.allocated.append(buffer)
-        return buffer
-
 
 _local = threading.local()
 
