@@ -439,6 +439,27 @@ class PlaceFwdOp(
         return self.run(x, positions, starts, options=(limit,))
 
 
+class CapFwdOp(
+    _Base,
+    entry=entry(
+        "CapFwdOp",
+        inp("x", "*B"),
+        inp("low", "*B", optional="true"),
+        '[[signature.ints]]\nname = "limit"\n',
+        '[[signature.ints]]\nname = "shift"\ndefault = 0\n',
+        outp("y", "*B", buffer='"out"'),
+        dims="*B",
+    ),
+):
+    """y = min(max(x, low), limit) + shift; after an optional input ``limit`` is named"""
+
+    def forward(
+        self, x: Any, low: Any = None, shift: int = 0, *, limit: int, out: Any = None
+    ) -> torch.Tensor:
+        y = (x if low is None else torch.maximum(x, low)).clamp(max=limit) + shift
+        return y.contiguous() if out is None else out.copy_(y)
+
+
 # -- params of every type, and a dtype that a param gives ---------------------------------------
 
 

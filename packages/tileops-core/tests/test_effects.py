@@ -358,18 +358,26 @@ def everything(ops: ModuleType) -> tuple[Callable[..., Any], Callable[..., Any]]
     return lambda inputs: run(built, inputs), lambda inputs: run(formulas, inputs)
 
 
-def same_everywhere(call: Callable[..., Any], formula: Callable[..., Any]) -> None:
-    inputs = {name: case.inputs() for name, case in CASES.items()}
+def same_everywhere(
+    call: Callable[..., Any], formula: Callable[..., Any], layout: str = "plain"
+) -> None:
+    inputs = {
+        name: {key: LAYOUTS[layout](tensor) for key, tensor in case.inputs().items()}
+        for name, case in CASES.items()
+    }
     wanted = {n: {key: t.clone() for key, t in group.items()} for n, group in inputs.items()}
+    strides = {(n, key): t.stride() for n, group in inputs.items() for key, t in group.items()}
     expected = formula(wanted)
     torch.testing.assert_close(call(inputs), expected)
     torch.testing.assert_close(inputs, wanted)
+    assert strides == {(n, k): t.stride() for n, group in inputs.items() for k, t in group.items()}
 
 
-def test_inductor_keeps_every_write_among_its_neighbours(ops: ModuleType) -> None:
+@pytest.mark.parametrize("layout", ["plain", "transposed"])
+def test_inductor_keeps_every_write_among_its_neighbours(ops: ModuleType, layout: str) -> None:
     """All branches in one graph: functionalization and buffer reuse lose no write."""
     function, formula = everything(ops)
-    same_everywhere(torch.compile(function, fullgraph=True), formula)
+    same_everywhere(torch.compile(function, fullgraph=True), formula, layout)
 
 
 def test_the_cpp_wrapper_calls_every_branch(ops: ModuleType) -> None:
@@ -701,6 +709,22 @@ def test_shapes_by_rank_an_expression_axis_and_a_call_time_number(ops: ModuleTyp
         with pytest.raises((ArgumentError, TorchRuntimeError)) as error:
             call(x, positions, starts, 0)
         assert "PlaceFwdOp: limit is 0; it must be positive" in str(error.value)
+
+
+@pytest.mark.parametrize("backend", ["none", "aot_eager"])
+def test_numbers_behind_an_optional_input_reach_forward_by_name(
+    ops: ModuleType, backend: str
+) -> None:
+    """The boundary names them; ``forward`` was given them by position, and failed."""
+    op = ops.CapFwdOp()
+    call = op if backend == "none" else torch.compile(op, backend=backend, fullgraph=True)
+    x, low, out = randn(3, 8), randn(3, 8), torch.empty(3, 8)
+    for limit, shift in ((1, 0), (2, 3), (0, 5)):
+        expected = torch.maximum(x, low).clamp(max=limit) + shift
+        torch.testing.assert_close(call(x, low, shift, limit=limit), expected)
+        assert call(x, low, limit=limit, shift=shift, out=out) is out
+        torch.testing.assert_close(out, expected)
+        torch.testing.assert_close(call(x, limit=limit), x.clamp(max=limit))
 
 
 @pytest.mark.parametrize("bad", ["a", "b"])

@@ -17,6 +17,7 @@ from tileops.core.autograd import autograd_kernel
 from tileops.core.errors import TileOpsError
 from tileops.core.generate import BOUNDARY_ABI, generate, operator_signature
 from tileops.core.instances import exported, find, find_for_trace, known_class, live
+from tileops.core.lazy import resolving_kernel
 from tileops.core.overlap import refuse_overlap
 from tileops.core.registration import OperatorSpec, register, shortcut
 from tileops.core.serve import serve
@@ -85,6 +86,7 @@ def _operator(
     branch = entry.branches[index]
     names = _arguments(entry, index)
     written = {n: name for n, name in enumerate(names) if name in branch.written or name == "out"}
+    lazy = resolving_kernel(cls.__name__, lambda: overloads[index], names, written)
     return OperatorSpec(
         namespace=entry.namespace,
         name=branch.operator,
@@ -93,6 +95,7 @@ def _operator(
         fake=namespace[f"_operator_fake_{index}"],
         autograd=autograd_kernel(cls.__name__, lambda: overloads[index], written),
         owner=f"{cls.__module__}.{cls.__qualname__}",
+        lazy=lazy if written else None,
     )
 
 
