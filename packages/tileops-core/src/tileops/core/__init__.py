@@ -4,6 +4,7 @@ Importing this package loads no TileLang and touches no device.
 """
 
 from tileops.core.__about__ import __version__
+from tileops.core.families import load_families
 from tileops.core.kernels import CallSpec, Kernel, KernelInterface, fills
 from tileops.core.op import Op
 from tileops.core.targets import (
@@ -23,6 +24,7 @@ __all__ = [
     "__version__",
     "default_target",
     "fills",
+    "load_families",
     "register_target",
     "set_default_target",
     "target_names",

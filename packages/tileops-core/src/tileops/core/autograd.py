@@ -9,11 +9,11 @@ raises an error that names the op and the ways out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch._C._functorch import TransformType, is_gradtrackingtensor, peek_interpreter_stack
+from torch._C._functorch import TransformType, peek_interpreter_stack
 from torch.autograd import forward_ad
 
 from tileops.core.errors import GradientError
@@ -25,74 +25,110 @@ _DIFFERENTIATING = (TransformType.Grad, TransformType.Jvp)
 
 
 def autograd_kernel(
-    op: str, overload: Callable[[], Any], written: Sequence[int]
+    op: str, overload: Callable[[], Any], written: Mapping[int, str]
 ) -> Callable[..., Any]:
     """The Autograd kernel of one operator.
 
-    ``overload`` gives the operator once it is registered; ``written`` are the positions of the
-    arguments that it writes.
+    ``overload`` gives the operator once it is registered; ``written`` maps the positions of the
+    arguments that it writes to their names.
     """
-    written = tuple(written)
 
     def kernel(keyset: Any, *arguments: Any) -> Any:
         interpreter = peek_interpreter_stack()
-        if (
-            interpreter is not None
-            and interpreter.key() in _DIFFERENTIATING
-            and any(isinstance(a, torch.Tensor) and is_gradtrackingtensor(a) for a in arguments)
-        ):
-            raise GradientError(_message(op))
-        if forward_ad._current_level >= 0 or (
-            torch.is_grad_enabled()
-            and any(isinstance(a, torch.Tensor) and a.requires_grad for a in arguments)
-        ):
-            results = _InferenceOnly.apply(  # type: ignore[no-untyped-call]
-                op, overload(), keyset, written, *arguments
-            )
-            # The written arguments come last; the operator returns only what it allocated.
-            returned = results[: len(results) - len(written)]
-            if len(returned) == 1:
-                return returned[0]
-            return returned or None
-        return overload().redispatch(keyset & torch._C._after_autograd_keyset, *arguments)
+        tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
+        asked = torch.is_grad_enabled() and any(a.requires_grad for a in tensors)
+        if interpreter is not None:
+            # A transform lifts every tensor to its level; only those that it follows count.
+            if interpreter.key() == TransformType.Jvp:
+                asked = any(forward_ad.unpack_dual(a).tangent is not None for a in tensors)
+            if asked and interpreter.key() in _DIFFERENTIATING:
+                raise GradientError(_message(op))
+            return overload().redispatch(keyset & torch._C._after_autograd_keyset, *arguments)
+        if forward_ad._current_level < 0 and not asked:
+            return overload().redispatch(keyset & torch._C._after_autograd_keyset, *arguments)
+        for position, name in written.items():
+            _check_writable(op, name, arguments[position])
+        result = _Call.apply(op, overload(), keyset, *arguments)  # type: ignore[no-untyped-call]
+        # One node for each written tensor: a node that writes a view may return nothing else.
+        for position in written:
+            _Written.apply(op, arguments[position], *arguments)  # type: ignore[no-untyped-call]
+        return result
 
     return kernel
 
 
-class _InferenceOnly(torch.autograd.Function):
-    """The call, with a backward and a forward-mode derivative that raise."""
+def _check_writable(op: str, name: str, tensor: torch.Tensor) -> None:
+    """Raises where PyTorch refuses an in-place write, before anything is written.
 
-    @staticmethod
-    def forward(
-        ctx: Any, op: str, overload: Any, keyset: Any, written: Sequence[int], *arguments: Any
-    ) -> Any:
-        below = keyset & torch._C._after_autograd_keyset
-        with torch._C._AutoDispatchBelowAutograd():
-            result = overload.redispatch(below, *arguments)
-        ctx.op = op
-        # Shapes, not tensors: an input that is only described need not be kept alive.
-        ctx.inputs = [
-            (a.shape, a.dtype, a.device) if isinstance(a, torch.Tensor) else None for a in arguments
-        ]
-        dirty = tuple(arguments[position] for position in written)
-        ctx.mark_dirty(*dirty)
-        results = () if result is None else result if isinstance(result, tuple) else (result,)
-        return (*results, *dirty)
+    Raises:
+        GradientError: ``tensor`` is a leaf that requires grad, or a view that autograd cannot
+            follow a write through.
+    """
+    if not (torch.is_grad_enabled() and tensor.requires_grad):
+        return
+    base = tensor._base if tensor._is_view() else None
+    if tensor.is_leaf or (base is not None and base.is_leaf and base.requires_grad):
+        kind = "a leaf" if tensor.is_leaf else "a view of a leaf"
+        raise GradientError(
+            f"{op}: {name} is written and is {kind} that requires grad; call the op under "
+            f"torch.no_grad(), or pass {name}.detach()"
+        )
+    if base is not None and _creation(tensor) not in ("DEFAULT", ""):
+        raise GradientError(
+            f"{op}: {name} is written and is a view that autograd cannot follow a write through "
+            f"(one of several that one call returned, or made in no_grad mode); pass a clone"
+        )
+
+
+def _creation(view: torch.Tensor) -> str:
+    get = getattr(torch._C._autograd, "_get_creation_meta", None)
+    return "" if get is None else str(get(view)).rpartition(".")[2]
+
+
+class _InferenceOnly(torch.autograd.Function):
+    """A node whose backward and whose forward-mode derivative raise."""
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         message = _message(ctx.op)
-        inputs = [
+        return tuple(
             None
             if spec is None or not needed
             else _refuse(gradients, list(spec[0]), spec[1], spec[2], message)
-            for spec, needed in zip(ctx.inputs, ctx.needs_input_grad[4:], strict=True)
-        ]
-        return (None, None, None, None, *inputs)
+            for spec, needed in zip(ctx.inputs, ctx.needs_input_grad, strict=True)
+        )
 
     @staticmethod
     def jvp(ctx: Any, *_: Any) -> Any:
         raise GradientError(_message(ctx.op))
+
+
+class _Call(_InferenceOnly):
+    """The call itself: returns what the operator allocates."""
+
+    @staticmethod
+    def forward(ctx: Any, op: str, overload: Any, keyset: Any, *arguments: Any) -> Any:
+        _remember(ctx, op, (None, None, None, *arguments))
+        with torch._C._AutoDispatchBelowAutograd():
+            return overload.redispatch(keyset & torch._C._after_autograd_keyset, *arguments)
+
+
+class _Written(_InferenceOnly):
+    """Marks a tensor that the call wrote: what it held before does not reach its readers."""
+
+    @staticmethod
+    def forward(ctx: Any, op: str, tensor: torch.Tensor, *arguments: Any) -> Any:
+        _remember(ctx, op, (None, tensor, *arguments))
+        ctx.mark_dirty(tensor)
+        return tensor
+
+
+def _remember(ctx: Any, op: str, arguments: Sequence[Any]) -> None:
+    ctx.op = op
+    # Shapes, not tensors: an input that is only described need not be kept alive.
+    ctx.inputs = [
+        (a.shape, a.dtype, a.device) if isinstance(a, torch.Tensor) else None for a in arguments
+    ]
 
 
 def _message(op: str) -> str:

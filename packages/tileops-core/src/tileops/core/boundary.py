@@ -16,7 +16,7 @@ from tileops.core import checks
 from tileops.core.autograd import autograd_kernel
 from tileops.core.errors import TileOpsError
 from tileops.core.generate import BOUNDARY_ABI, generate, operator_signature
-from tileops.core.instances import find, find_for_trace, known_class
+from tileops.core.instances import exported, find, find_for_trace, known_class
 from tileops.core.registration import OperatorSpec, register, shortcut
 from tileops.core.serve import serve
 from tileops.core.watch import PROBES
@@ -83,7 +83,7 @@ def _operator(
 ) -> OperatorSpec:
     branch = entry.branches[index]
     names = _arguments(entry, index)
-    written = [n for n, name in enumerate(names) if name in branch.written or name == "out"]
+    written = {n: name for n, name in enumerate(names) if name in branch.written or name == "out"}
     return OperatorSpec(
         namespace=entry.namespace,
         name=branch.operator,
@@ -109,6 +109,7 @@ def _namespace(entry: Entry) -> dict[str, Any]:
         "_Tensor": torch.Tensor,
         "_strided": torch.strided,
         "_empty": torch.empty,
+        "_exported": exported,
         "_find": find,
         "_find_for_trace": find_for_trace,
         "_serve": serve,

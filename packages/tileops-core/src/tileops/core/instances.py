@@ -17,8 +17,11 @@ import functools
 import os
 import threading
 import uuid
+import warnings
 import weakref
 from typing import TYPE_CHECKING, Any, cast
+
+import torch
 
 from tileops.core.errors import KeyLookupError
 from tileops.core.params import spell
@@ -26,7 +29,7 @@ from tileops.core.params import spell
 if TYPE_CHECKING:
     from tileops.core.op import Op
 
-__all__ = ["adopt", "describe", "find", "find_for_trace", "known_class"]
+__all__ = ["adopt", "describe", "exported", "find", "find_for_trace", "known_class"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,6 +93,22 @@ def adopt(instance: Op, description: str) -> str:
 
 def _forget(key: str, _: weakref.ref[Op]) -> None:
     _live.pop(key, None)
+
+
+@torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
+def exported(description: str, target: str | None) -> str:
+    """The key that an exported program holds: the description, which every process resolves.
+
+    A number would bind a loaded program to whatever instance has that number there.
+    """
+    if target is not None:
+        op = description.partition("@")[0]
+        warnings.warn(
+            f"{op}: the exported program does not hold target={target!r}; where it is loaded, the "
+            f"process default or the device chooses the target",
+            stacklevel=2,
+        )
+    return description
 
 
 def find(key: str) -> Op:

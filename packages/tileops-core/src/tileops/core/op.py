@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from tileops.core import serve
+from tileops.core import serve, sharing
 from tileops.core.boundary import attach
 from tileops.core.errors import DefinitionError, ParamError
 from tileops.core.instances import adopt, describe
 from tileops.core.kernels import Kernel, KernelInterface
 from tileops.core.params import canonical_params
 from tileops.manifest import Entry, ManifestError, load_entry
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["Op"]
 
@@ -80,6 +84,27 @@ class Op:
         self._plans = {}
         self._description = describe(type(self)._identity, self._params)
         self._key = adopt(self, self._description)
+
+    @classmethod
+    def shared(cls, *args: Any, target: str | None = None, **kwargs: Any) -> Self:
+        """The one live instance of these params and this target; made now if there is none.
+
+        The way to hold an op in a layer: all layers that ask for the same op get the same
+        instance, and with it one key, so that they compile to one graph. It lives as long as
+        somebody holds it. Ask when the layer is built, not inside compiled code.
+
+        Takes what the constructor takes, and raises what the constructor raises.
+        """
+        return sharing.shared(cls, args, kwargs, target)
+
+    def __copy__(self) -> Self:
+        return sharing.copy(self, lambda value: value)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return sharing.copy(self, lambda value: copy.deepcopy(value, memo))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return sharing.reduce(self)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__.get("_params", ()):

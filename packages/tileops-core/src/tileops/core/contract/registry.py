@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from tileops.core.errors import DefinitionError
+from tileops.core.families import load_families
 from tileops.core.op import Op
 
 __all__ = [
@@ -73,9 +74,9 @@ def register(case: CompileCase) -> CompileCase:
 
 def load_contracts() -> None:
     """Imports every installed family and the contracts that it registers."""
-    for group in ("tileops.families", "tileops.contracts"):
-        for point in entry_points(group=group):
-            point.load()
+    load_families()
+    for point in entry_points(group="tileops.contracts"):
+        point.load()
 
 
 def cases(family: str | None = None) -> list[CompileCase]:

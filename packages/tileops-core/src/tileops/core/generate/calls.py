@@ -45,7 +45,8 @@ def put_boundary(writer: Writer) -> None:
             guard = f"{name} is not None and " if optional else ""
             with writer.block(f"if {guard}not isinstance({name}, _Tensor):"):
                 writer.put(f"raise _not_a_tensor(_OP, {name!r}, {name}, {optional})")
-        writer.put(f"_key = self._description if {EXPORTING} else self._key")
+        exported = "_exported(self._description, self._explicit_target)"
+        writer.put(f"_key = {exported} if {EXPORTING} else self._key")
         writer.choose_branch(put_operator)
         if len(writer.entry.branches) > 1:
             with writer.block("else:"):

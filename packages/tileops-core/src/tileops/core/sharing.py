@@ -1,0 +1,103 @@
+"""Shared instances, copies and pickles.
+
+The copy of a shared op is the shared op; of any other a new instance with a key of its own. What
+an op keeps for its calls (kernels, plans, the resolved target) is never copied or pickled: the new
+instance finds the built programs again by their identity.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tileops.core.errors import ParamError
+from tileops.core.instances import describe
+from tileops.core.params import canonical_params
+
+if TYPE_CHECKING:
+    from tileops.core.op import Op
+
+__all__ = ["copy", "reduce", "shared"]
+
+_OpT = TypeVar("_OpT", bound="Op")
+
+_lock = threading.RLock()
+_shared: weakref.WeakValueDictionary[tuple[type, str, str | None], Any] = (
+    weakref.WeakValueDictionary()
+)
+
+
+def _renew_lock() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+def shared(
+    cls: type[_OpT], args: tuple[Any, ...], kwargs: dict[str, Any], target: str | None
+) -> _OpT:
+    """The live instance of ``cls`` for these constructor arguments, or a new one.
+
+    Raises:
+        ParamError: a param has no canonical form, so that no two instances are known to be equal.
+    """
+    # Bound here and not by building an instance: each build would use up a key, and keys would
+    # depend on how often somebody asked.
+    bound = inspect.signature(cls).bind(*args, target=target, **kwargs)
+    bound.apply_defaults()
+    params = canonical_params(
+        cls.entry, {param.name: bound.arguments[param.name] for param in cls.entry.signature.params}
+    )
+    description = describe(cls._identity, params)
+    if "(unique=" in description:
+        raise ParamError(
+            f"{cls.__name__}: shared() needs params that can be compared and spelt, and one of "
+            f"{params} cannot; build the op with its constructor and hold that instance"
+        )
+    key = (cls, description, target)
+    with _lock:
+        instance: _OpT | None = _shared.get(key)
+        if instance is None:
+            instance = _shared[key] = cls(**params, target=target)
+        return instance
+
+
+def is_shared(op: Op) -> bool:
+    """Whether :meth:`Op.shared` gives out this instance."""
+    return _shared.get((type(op), op._description, op._explicit_target)) is op
+
+
+def copy(op: _OpT, value: Callable[[Any], Any]) -> _OpT:
+    """A copy of ``op``; what a subclass keeps beside the params goes through ``value``."""
+    if is_shared(op):
+        return op
+    made = type(op)(**op._params, target=op._explicit_target)
+    made.__dict__.update({name: value(found) for name, found in _own(op).items()})
+    return made
+
+
+def reduce(op: Op) -> tuple[Any, ...]:
+    """What pickle stores: the class, the params, the target, and what a subclass keeps."""
+    return _rebuild, (type(op), op._params, op._explicit_target, is_shared(op)), _own(op) or None
+
+
+def _rebuild(cls: type[_OpT], params: dict[str, Any], target: str | None, was_shared: bool) -> _OpT:
+    return cls.shared(**params, target=target) if was_shared else cls(**params, target=target)
+
+
+def _own(op: Op) -> dict[str, Any]:
+    """The attributes that are neither params nor the base class's own."""
+    return {
+        name: value
+        for name, value in op.__dict__.items()
+        if name not in op._params and name not in _BASE
+    }
+
+
+_BASE = ("_description", "_explicit_target", "_key", "_params", "_plans", "_state")
