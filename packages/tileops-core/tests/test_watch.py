@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tileops.core import KernelInterface, Op, Target, fills, register_target
 from tileops.core import targets as targets_module
+from tileops.core.errors import ArgumentError
 from tileops.core.watch import dispatcher_bypass, set_dispatcher_bypass
 from tileops.manifest import load_text
 
@@ -60,7 +61,7 @@ class TripleInterface(KernelInterface):
 
 
 class TripleFwdOp(Op, entry=load_text(ENTRY, path=Path("triple_fwd.toml"))):
-    interfaces = {"triple": TripleInterface}
+    interfaces: ClassVar[Any] = {"triple": TripleInterface}
 
     def __init__(self, *, target: str | None = None) -> None:
         super().__init__(target=target)
@@ -259,7 +260,7 @@ def test_a_negated_view_gives_the_right_sign() -> None:
 
 
 def test_a_zero_tensor_and_a_strided_one_are_right() -> None:
-    op, x = warm()
+    op, _ = warm()
     zero = torch._efficientzerotensor(4, 8)
     torch.testing.assert_close(op(zero), torch.zeros(4, 8))
     torch.testing.assert_close(op(torch.randn(8, 4).t() * 0 + 1), torch.full((4, 8), 3.0))
@@ -294,3 +295,35 @@ def test_plans_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for n in range(30):
         op(torch.randn(n + 1))
     assert 0 < len(op._plans) <= 8
+
+
+def test_one_tensor_in_two_places_makes_no_plan_for_two_tensors() -> None:
+    """A plan made then could not tell the two apart, and gave the later call the first's numbers."""
+    op, x = TripleFwdOp(target="counting"), torch.randn(4, 8)
+    torch.testing.assert_close(op(x, x), 4 * x)
+    row = torch.randn(4, 8)
+    for _ in range(2):
+        torch.testing.assert_close(op(x, row), 3 * x + row)
+        torch.testing.assert_close(op(x, x), 4 * x)
+
+
+def test_a_pre_dispatch_trace_records_one_node_of_a_warm_op() -> None:
+    """Its modes are kept apart from the others', and the body would run unseen."""
+    op, x = warm()
+    graph = make_fx(lambda x: op(x), pre_dispatch=True)(x)
+    calls = [node.target for node in graph.graph.nodes if node.op == "call_function"]
+    assert calls == [torch.ops.tileops.test_triple_fwd.default]
+
+
+@pytest.mark.parametrize("layout", ["sparse", "csr", "mkldnn"])
+def test_another_layout_is_refused_though_its_shape_was_served(layout: str) -> None:
+    op, _ = warm()
+    op(torch.randn(8, 4).t())
+    dense = torch.randn(4, 8)
+    other = {
+        "sparse": dense.to_sparse,
+        "csr": dense.to_sparse_csr,
+        "mkldnn": dense.to_mkldnn,
+    }[layout]()
+    with pytest.raises(ArgumentError, match="but the signature needs torch.strided"):
+        op(other)

@@ -48,10 +48,10 @@ def autograd_kernel(
             return overload().redispatch(keyset & torch._C._after_autograd_keyset, *arguments)
         for position, name in written.items():
             _check_writable(op, name, arguments[position])
-        result = _Call.apply(op, overload(), keyset, *arguments)  # type: ignore[no-untyped-call]
+        result = _Call.apply(op, overload(), keyset, *arguments)
         # One node for each written tensor: a node that writes a view may return nothing else.
         for position in written:
-            _Written.apply(op, arguments[position], *arguments)  # type: ignore[no-untyped-call]
+            _Written.apply(op, arguments[position], *arguments)
         return result
 
     return kernel

@@ -16,7 +16,7 @@ from tileops.core import checks
 from tileops.core.autograd import autograd_kernel
 from tileops.core.errors import TileOpsError
 from tileops.core.generate import BOUNDARY_ABI, generate, operator_signature
-from tileops.core.instances import exported, find, find_for_trace, known_class
+from tileops.core.instances import exported, find, find_for_trace, known_class, live
 from tileops.core.registration import OperatorSpec, register, shortcut
 from tileops.core.serve import serve
 from tileops.core.watch import PROBES
@@ -111,6 +111,7 @@ def _namespace(entry: Entry) -> dict[str, Any]:
         "_empty": torch.empty,
         "_exported": exported,
         "_find": find,
+        "_live": live,
         "_find_for_trace": find_for_trace,
         "_serve": serve,
         "_no_branch": _no_branch,

@@ -2,7 +2,7 @@
 
 A key is the string through which an operator finds its instance:
 ``<Class>@<digest><params>#<n>``, for example
-``RMSNormFwdOp@5c0ffee123(normalized_shape=(4096,), eps=None)#0``. What stands before ``#`` is the
+``RMSNormFwdOp@85c6077bf9fa(normalized_shape=(4096,), eps=None)#0``. What stands before ``#`` is the
 *description* of the specialization, the same in every process; ``n`` counts its instances in this
 process and is never given twice. So a second process that builds the same ops in the same order
 gets the same keys, and finds what PyTorch's compilers cached for them; and no instance ever meets
@@ -29,7 +29,7 @@ from tileops.core.params import spell
 if TYPE_CHECKING:
     from tileops.core.op import Op
 
-__all__ = ["adopt", "describe", "exported", "find", "find_for_trace", "known_class"]
+__all__ = ["adopt", "describe", "exported", "find", "find_for_trace", "known_class", "live"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +46,8 @@ _lock = threading.RLock()
 _reviving = threading.local()
 _next: dict[str, int] = {}
 # A plain dict of references: WeakValueDictionary costs a compiled call three times as much.
-_live: dict[str, weakref.ref[Op]] = {}
+live: dict[str, weakref.ref[Op]] = {}
+"""The instances by their keys; for the generated source, which looks keys up itself."""
 _held: dict[str, Op] = {}
 _recipes: dict[str, _Recipe] = {}
 _classes: dict[str, type[Op]] = {}
@@ -87,12 +88,12 @@ def adopt(instance: Op, description: str) -> str:
             _next[description] = number + 1
         key = f"{description}#{number}"
     _reviving.key = None
-    _live[key] = weakref.ref(instance, functools.partial(_forget, key))
+    live[key] = weakref.ref(instance, functools.partial(_forget, key))
     return key
 
 
 def _forget(key: str, _: weakref.ref[Op]) -> None:
-    _live.pop(key, None)
+    live.pop(key, None)
 
 
 @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
@@ -117,7 +118,7 @@ def find(key: str) -> Op:
     Raises:
         KeyLookupError: the key describes no op that this process has imported.
     """
-    reference = _live.get(key)
+    reference = live.get(key)
     instance = reference() if reference is not None else None
     return instance if instance is not None else _revive(key)
 
@@ -132,7 +133,7 @@ def find_for_trace(key: str) -> Op:
 
 def _revive(key: str) -> Op:
     with _lock:
-        reference = _live.get(key)
+        reference = live.get(key)
         instance = reference() if reference is not None else None
         if instance is None:
             recipe = _recipes.get(key) or _read(key)

@@ -74,6 +74,10 @@ class CallContext:
     def __exit__(self, *_: object) -> None:
         _local.context = self.outer
 
+    def is_empty(self, name: str) -> bool:
+        """Whether the output ``name`` has no elements."""
+        return name in self.specs and 0 in self.specs[name].shape
+
     def output(self, name: str) -> torch.Tensor:
         """The tensor that a kernel fills for the output ``name``."""
         buffer = self.buffers.get(name)
@@ -101,23 +105,28 @@ def current(op: Op) -> CallContext:
 def kernel_for(op: Op, interface: str, call: Any) -> Callable[..., Any]:
     """What serves ``call``: takes the interface's inputs, returns its outputs."""
     context = current(op)
+    outputs = op.interfaces[interface].outputs
+    if all(context.is_empty(name) for name in outputs):
+        # Nothing to compute; and there may be no kernel for an axis of no elements.
+        return lambda *_: _one_or_all(tuple(context.output(name) for name in outputs))
     identity = (context.target.name, interface, call)
     kernel = op._state.kernels.get(identity) or context.built.get(identity)
     if kernel is None:
         kernel = context.built[identity] = context.target.kernel(op, interface, call)
     if not getattr(kernel, "fills_outputs", False):
         return kernel
-    outputs = op.interfaces[interface].outputs
 
     def launch(*inputs: torch.Tensor | None) -> Any:
         results = tuple(context.output(name) for name in outputs)
         context.launches.append(Launch(kernel, inputs, outputs, results))
-        # Nothing to compute, and an empty grid cannot be launched.
-        if any(result.numel() for result in results):
-            kernel(*inputs, *results)
-        return results[0] if len(results) == 1 else results
+        kernel(*inputs, *results)
+        return _one_or_all(results)
 
     return launch
+
+
+def _one_or_all(results: tuple[torch.Tensor, ...]) -> Any:
+    return results[0] if len(results) == 1 else results
 
 
 def serve(
@@ -134,6 +143,7 @@ def serve(
     given = dict(zip(names, arguments, strict=True))
     written = [name for name in (*branch.written, "out") if name == "out" or name in names]
     written = [name for name in written if given.get(name) is not None]
+    tensors = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
     original = {name: given[name] for name in written}
     for name, tensor in original.items():
         # Copied in here and back through the strides below: kernels see contiguous tensors only.
@@ -170,7 +180,8 @@ def serve(
     op._state.targets[device] = target
     op._state.kernels.update(context.built)
     op._state.served_by = target.name
-    if key is not None:
+    # A tensor that is two arguments at once would leave open which of them a kernel was given.
+    if key is not None and len({id(tensor) for tensor in tensors}) == len(tensors):
         _keep_plan(op, index, specs, arguments, key, context, results, list(original.values()))
     returned = [results[name] for name in branch.returns]
     if not returned:

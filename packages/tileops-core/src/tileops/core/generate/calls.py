@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from tileops.core.generate.writer import Writer, tuple_display, tuple_or_one
-from tileops.core.watch import EXPORTING, UNWATCHED
+from tileops.core.watch import EXPORTING, UNTRACED, UNWATCHED
 from tileops.manifest.model import Branch
 
 __all__ = ["put_boundary", "put_branch", "put_call"]
@@ -84,6 +84,13 @@ def _put_run(writer: Writer, index: int, branch: Branch) -> None:
         writer.put(")")
         writer.put(f"_plan_key = {_plan_key(writer, index, branch, '_settled')}")
         writer.put("_plan = self._plans.get(_plan_key)")
+        # A layout is no part of the key: what is not strided goes to the checks, which refuse it.
+        strided = [
+            _or_none(writer, branch, name, f"{name}.layout is _strided")
+            for name in writer.tensors(branch)
+        ]
+        with writer.block(f"if not (_settled or ({' and '.join(strided)})):"):
+            writer.put("_plan = None")
         with writer.block("if _plan is None:"):
             writer.put(f"_specs = {_infer(writer, branch)}")
         # Where two tensors lie is no part of a plan.
@@ -99,8 +106,13 @@ def _put_operator(writer: Writer, index: int, branch: Branch) -> None:
     writer.put()
     with writer.block(f"def _operator_{index}({arguments}, key):"):
         with _unwatched(writer, branch):
-            writer.put("self = _find(key)")
-            with _known_plan(writer, index, branch):
+            # Spelt out, and not `_find`: a compiled call pays for each further frame.
+            writer.put("_reference = _live.get(key)")
+            writer.put("self = None if _reference is None else _reference()")
+            with (
+                writer.block("if self is not None:"),
+                _known_plan(writer, index, branch),
+            ):
                 writer.put(f"return _plan(self, {arguments})")
         writer.put(f"return _dispatch_{index}({arguments}, key)")
     for role, find in (("run", "_find"), ("fake", "_find_for_trace")):
@@ -115,7 +127,7 @@ def _unwatched(writer: Writer, branch: Branch | None) -> AbstractContextManager[
     Every tensor must be plain memory, contiguous and aligned: what a plan may launch upon. The
     order matters: each condition is safe to ask only where those before it hold.
     """
-    conditions = list(UNWATCHED)
+    conditions = [*([UNTRACED] if branch is None else []), *UNWATCHED]
     needs_grad = []
     for name in writer.tensors(branch):
         plain = f"type({name}) in _plain_types and {_settled(name)}"
