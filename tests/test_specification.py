@@ -189,10 +189,10 @@ def test_an_op_without_its_boundary_compiles_in_neither_state() -> None:
     tilelang = pytest.importorskip("tilelang")
     import tilelang.language as T
 
-    @tilelang.jit(target="c")
+    @tilelang.jit(target="c")  # type: ignore[untyped-decorator]
     def doubled(n: int) -> Any:
-        @T.prim_func
-        def kernel(x: T.Tensor((n,), "float32"), y: T.Tensor((n,), "float32")):  # type: ignore[no-untyped-def]
+        @T.prim_func  # type: ignore[untyped-decorator]
+        def kernel(x: T.Tensor((n,), "float32"), y: T.Tensor((n,), "float32")):  # type: ignore[no-untyped-def, valid-type]
             for i in T.serial(n):
                 y[i] = x[i] + x[i]
 
