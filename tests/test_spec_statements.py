@@ -50,11 +50,12 @@ def faults(table: list[dict[str, Any]], outcomes: dict[str, set[str]]) -> list[s
         if not statement["says"].strip() or not statement["tests"]:
             found.append(f"{where}: says nothing, or names no test")
         results: set[str] = set()
-        complete = True
+        complete = bool(statement["tests"])
         for test in statement["tests"]:
             file, _, name = test.partition("::")
             if not (ROOT / file).is_file() or name not in functions(ROOT / file):
                 found.append(f"{where}: there is no test {test}")
+                complete = False
                 continue
             runs = [o for node, o in outcomes.items() if node.partition("[")[0] == test]
             complete = complete and bool(runs) and all(runs)

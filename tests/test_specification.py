@@ -86,7 +86,8 @@ def test_inductor_fuses_the_neighbours_around_the_node() -> None:
         y = op(x)
         b = a * 2
         c = y.exp() + 1
-        return b.sin() + c
+        result: torch.Tensor = b.sin() + c
+        return result
 
     x, z = torch.randn(2, 8), torch.randn(2, 8)
     _, codes = torch._inductor.utils.run_and_get_code(torch.compile(function, fullgraph=True), x, z)
