@@ -17,9 +17,8 @@ import os
 import threading
 import warnings
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 from tileops.core.errors import KeyLookupError
 from tileops.core.params import read, spell
@@ -27,7 +26,7 @@ from tileops.core.params import read, spell
 if TYPE_CHECKING:
     from tileops.core.op import Op
 
-__all__ = ["adopt", "describe", "exported", "find", "find_for_trace", "known_class"]
+__all__ = ["adopt", "describe", "exported", "find", "find_for_trace", "known_class", "not_traced"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +85,20 @@ def adopt(instance: Op, description: str) -> str:
     return key
 
 
+def not_traced(function: Callable[..., Any]) -> None:
+    """Lets dynamo say why ``function`` cannot be in compiled code, where it meets it there."""
+    # As torch.compiler.disable(function, reason=...), without importing dynamo: that takes as
+    # long as importing torch does.
+    function._torchdynamo_disable = True  # type: ignore[attr-defined]
+    function._torchdynamo_disable_msg = (  # type: ignore[attr-defined]
+        "an op is made inside compiled code, and each call would make another with a key of its "
+        "own; make it, or ask for the shared one, once outside: where the layer is built"
+    )
+
+
+not_traced(adopt)
+
+
 def _split(key: str) -> tuple[str, int | None]:
     """A key's description, and its number where it has one."""
     description, paren, tail = key.rpartition(")")
@@ -100,7 +113,6 @@ def _forget(key: str, reference: weakref.ref[Op]) -> None:
         del _live[key]
 
 
-@torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
 def exported(description: str, target: str | None) -> str:
     """The key that an exported program holds: the description, which every process resolves.
 
@@ -114,6 +126,10 @@ def exported(description: str, target: str | None) -> str:
             stacklevel=2,
         )
     return description
+
+
+# As torch.compiler.assume_constant_result, again without importing dynamo.
+exported._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def find(key: str) -> Op:

@@ -14,7 +14,7 @@ import weakref
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tileops.core.instances import describe
+from tileops.core.instances import describe, not_traced
 from tileops.core.params import canonical_params, check_target
 
 if TYPE_CHECKING:
@@ -60,6 +60,9 @@ def shared(
         if instance is None:
             instance = _shared[key] = cls(**params, target=target)
         return instance
+
+
+not_traced(shared)
 
 
 def is_shared(op: Op) -> bool:

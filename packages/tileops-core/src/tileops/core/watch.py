@@ -19,7 +19,14 @@ import torch
 import torch.autograd.forward_ad
 import torch.autograd.profiler
 
-__all__ = ["EXPORTING", "PROBES", "UNWATCHED", "dispatcher_bypass", "set_dispatcher_bypass"]
+__all__ = [
+    "EXPORTING",
+    "PROBES",
+    "TRACED",
+    "UNWATCHED",
+    "dispatcher_bypass",
+    "set_dispatcher_bypass",
+]
 
 _NEEDED = (
     "torch._C._len_torch_dispatch_stack",
@@ -98,6 +105,14 @@ EXPORTING = (
     else "_compiler.is_exporting()"
 )
 """The condition under which a call is being exported."""
+
+TRACED = "False"
+"""The condition under which something may keep a call, other than what traces fake tensors."""
+
+if _available():
+    # The flag is the process's: a call that another thread makes meanwhile is not exported.
+    EXPORTING += " and (_compiler.is_dynamo_compiling() or _dispatch_stack())"
+    TRACED = "not _compiling() and (_dispatch_stack() or _tracing() is not None)"
 
 UNWATCHED = (
     # First: dynamo folds it while it traces, and reads nothing further.
