@@ -179,6 +179,36 @@ require = "kind != 'float16' or count < 100"
 message = "count is {count} in {kind}; it is below 100"
 """
 
+COUNT = """
+name = "CountFwdOp"
+family = "keys"
+status = "planned"
+since = "0.1.0"
+summary = "Multiplies by a number that each call gives."
+formula = "y = most * x"
+reference = "torch.mul"
+
+[signature.dims]
+N = "elements"
+
+[[signature.inputs]]
+name = "x"
+dtype = "float32"
+shape = ["N"]
+
+[[signature.ints]]
+name = "most"
+
+[[signature.outputs]]
+name = "y"
+dtype = "float32"
+shape = ["N"]
+
+[[signature.rules]]
+require = "most >= 0"
+message = "most is {most}; it is at least 0"
+"""
+
 
 def entry(text: str) -> Entry:
     return load_text(text, path=Path("keys.toml"))
@@ -239,3 +269,30 @@ class TypedFwdOp(Op, entry=entry(TYPED)):
     def forward(self, x: torch.Tensor) -> Any:
         y = x.contiguous().to(self.kind, copy=True)
         return (y, x.to(torch.float16, copy=True)) if self.kind is torch.float16 else y
+
+
+class NotedScaleOp(Op, entry=entry(SCALE.replace("ScaleFwdOp", "NotedScaleOp"))):
+    """Keeps something beside its params."""
+
+    def __init__(
+        self,
+        normalized_shape: Any,
+        factor: float = 2.0,
+        *,
+        note: str | None = None,
+        target: str | None = None,
+    ) -> None:
+        self.normalized_shape = normalized_shape
+        self.factor = factor
+        self.notes: list[Any] = [] if note is None else [note]
+        super().__init__(target=target)
+
+    forward = ScaleFwdOp.forward
+
+
+class CountFwdOp(Op, entry=entry(COUNT)):
+    def __init__(self, *, target: str | None = None) -> None:
+        super().__init__(target=target)
+
+    def forward(self, x: torch.Tensor, most: int) -> torch.Tensor:
+        return x.contiguous() * most

@@ -168,16 +168,15 @@ def _revive(key: str) -> Op:
             finally:
                 _reviving.key = outer
             if instance._key != key:
-                raise KeyLookupError(
-                    f"{recipe.cls.__name__}: the key {key!r} is none that an op has; it would be "
-                    f"{instance._description!r}"
-                )
+                raise _no_key(recipe.cls, key)
             _held[key] = instance
         return instance
 
 
 def _read(key: str) -> _Recipe:
-    identity, _, rest = key.partition("(")
+    description = _split(key)[0]
+    head, _, rest = description.partition("(")
+    identity = head.partition("#")[0]
     cls = _classes.get(identity)
     if cls is None:
         name, _, digest = identity.partition("@")
@@ -193,7 +192,16 @@ def _read(key: str) -> _Recipe:
             f"holds it before running a program that was compiled or exported elsewhere"
         )
     try:
-        params = read(rest.rpartition(")")[0])
+        params = read(rest[:-1]) if rest.endswith(")") else None
     except ValueError:
-        raise KeyLookupError(f"{cls.__name__}: the key {key!r} is none that an op has") from None
+        params = None
+    if params is None or list(params) != [param.name for param in cls.entry.signature.params]:
+        raise _no_key(cls, key)
     return _Recipe(cls, params, None)
+
+
+def _no_key(cls: type[Op], key: str) -> KeyLookupError:
+    return KeyLookupError(
+        f"{cls.__name__}: the key {key!r} is none that an op has; keys are made by tileops-core "
+        f"and never written by hand"
+    )
