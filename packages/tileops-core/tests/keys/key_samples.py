@@ -296,3 +296,69 @@ class CountFwdOp(Op, entry=entry(COUNT)):
 
     def forward(self, x: torch.Tensor, most: int) -> torch.Tensor:
         return x.contiguous() * most
+
+
+WIDEN = """
+name = "WidenFwdOp"
+family = "keys"
+status = "planned"
+since = "0.1.0"
+summary = "Gives its input, in version 2 as float64."
+formula = "y = x"
+reference = "torch.clone"
+
+[signature.dims]
+"*B" = "axes"
+
+[[signature.inputs]]
+name = "x"
+dtype = "float32"
+shape = ["*B"]
+
+[[signature.outputs]]
+name = "y"
+dtype = "float32"
+shape = ["*B"]
+"""
+
+TENFOLD = """
+name = "TenfoldFwdOp"
+family = "keys"
+status = "planned"
+since = "0.1.0"
+summary = "Multiplies a by ten in place, in version 2 b."
+formula = "a = 10 * a"
+reference = "torch.Tensor.mul_"
+
+[signature.dims]
+"*B" = "axes"
+
+[[signature.inputs]]
+name = "a"
+dtype = "float32"
+shape = ["*B"]
+mutated = true
+
+[[signature.inputs]]
+name = "b"
+dtype = "float32"
+shape = ["*B"]
+"""
+
+
+def make_version(number: int) -> tuple[Op, Op]:
+    """An op of each of two classes, as version 1 or 2 of their package declares them."""
+    widen, tenfold = WIDEN, TENFOLD
+    if number == 2:
+        widen = widen.replace('name = "y"\ndtype = "float32"', 'name = "y"\ndtype = "float64"')
+        tenfold = tenfold.replace("mutated = true\n", "") + "mutated = true\n"
+
+    class WidenFwdOp(Op, entry=entry(widen)):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.to(torch.float32 if number == 1 else torch.float64, copy=True)
+
+    class TenfoldFwdOp(Op, entry=entry(tenfold)):
+        def forward(self, a: torch.Tensor, b: torch.Tensor) -> None:
+            (a if number == 1 else b).mul_(10)
+
+    return WidenFwdOp(), TenfoldFwdOp()
