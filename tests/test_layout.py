@@ -114,7 +114,7 @@ def test_a_family_refuses_a_manifest_outside_its_range(family: str) -> None:
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert result.stderr.splitlines()[-1] == (
         f"tileops.manifest.versions.VersionSkewError: tileops-{family} "
-        f"{version(f"tileops-{family}")} "
+        f"{version('tileops-' + family)} "
         "reads tileops-manifest~=0.1.0, and tileops-manifest 9.0.0 is installed; mend it with: "
         "pip install 'tileops-manifest~=0.1.0'"
     )

@@ -45,6 +45,9 @@ def put_boundary(writer: Writer) -> None:
             guard = f"{name} is not None and " if optional else ""
             with writer.block(f"if {guard}not isinstance({name}, _Tensor):"):
                 writer.put(f"raise _not_a_tensor(_OP, {name!r}, {name}, {optional})")
+            # Here, because no operator of ours is ever reached with one.
+            with writer.block(f"if {guard}{name}.is_nested:"):
+                writer.put(f"raise _bad_layout(_OP, {name!r}, {name})")
         exported = "_exported(self._description, self._explicit_target)"
         writer.put(f"_key = {exported} if {EXPORTING} else self._key")
         # Such as a graph of make_fx or torch.jit.trace, which calls the operator with this key.
