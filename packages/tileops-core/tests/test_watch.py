@@ -298,7 +298,7 @@ def test_plans_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_tensor_in_two_places_makes_no_plan_for_two_tensors() -> None:
-    """A plan made then could not tell the two apart, and gave the later call the first's numbers."""
+    """A plan made then could not tell the two apart: later calls got the first's numbers."""
     op, x = TripleFwdOp(target="counting"), torch.randn(4, 8)
     torch.testing.assert_close(op(x, x), 4 * x)
     row = torch.randn(4, 8)
@@ -325,5 +325,5 @@ def test_another_layout_is_refused_though_its_shape_was_served(layout: str) -> N
         "csr": dense.to_sparse_csr,
         "mkldnn": dense.to_mkldnn,
     }[layout]()
-    with pytest.raises(ArgumentError, match="but the signature needs torch.strided"):
+    with pytest.raises(ArgumentError, match=r"but the signature needs torch.strided"):
         op(other)

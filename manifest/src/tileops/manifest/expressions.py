@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -22,7 +23,6 @@ MAX_LENGTH: Final = 1000
 MAX_NODES: Final = 250
 MAX_DEPTH: Final = 30
 MAX_INT: Final = 2**63 - 1
-
 
 _FUNCTIONS: Final = "the functions are " + ", ".join(FUNCTIONS)
 _OPERATORS: Final = "the operators are + - * / // %"
@@ -218,7 +218,11 @@ def _comparison_children(node: ast.Compare) -> Iterator[ast.expr]:
 
 
 def _check_constant(value: object) -> None:
-    if value is None or isinstance(value, (bool, float, str)):
+    if value is None or isinstance(value, (bool, str)):
+        return
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ExpressionError("the number is infinite", "write one that a float holds")
         return
     if not isinstance(value, int):
         raise ExpressionError(f"the literal {value!r} is not allowed")

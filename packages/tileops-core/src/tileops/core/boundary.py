@@ -19,6 +19,7 @@ from tileops.core.generate import BOUNDARY_ABI, generate, operator_signature
 from tileops.core.instances import exported, find, find_for_trace, known_class, live
 from tileops.core.lazy import resolving_kernel
 from tileops.core.overlap import refuse_overlap
+from tileops.core.params import word
 from tileops.core.registration import OperatorSpec, register, shortcut
 from tileops.core.serve import serve
 from tileops.core.watch import PROBES
@@ -119,6 +120,7 @@ def _namespace(entry: Entry) -> dict[str, Any]:
         "_find_for_trace": find_for_trace,
         "_serve": serve,
         "_no_branch": _no_branch,
+        "_word": word,
         "_refuse_overlap": refuse_overlap,
         "_messages": tuple(rule.message for rule in signature.rules),
         "_combinations": tuple(

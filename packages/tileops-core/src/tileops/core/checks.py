@@ -28,15 +28,29 @@ __all__ = [
 def require(condition: Any, message: Callable[[], str]) -> None:
     """Raises unless ``condition`` holds; a symbolic one becomes a check of the compiled graph.
 
+    What depends on sizes that only the run of the graph gives (unbacked ones) is left to the
+    node, which checks its real tensors: a check of the graph would come before the node and lose
+    the message, since what compilers make of it says ``Eq(Mod(u0, 2), 0)`` and no more.
+
     Raises:
         ArgumentError: a plain condition does not hold.
     """
     if condition is True:
         return
     if isinstance(condition, torch.SymBool):
-        torch._check(condition, message)
+        if not _left_to_the_run(condition):
+            torch._check(condition, message)
     elif not condition:
         raise ArgumentError(message())
+
+
+def _left_to_the_run(condition: torch.SymBool) -> bool:
+    # Imported here: it loads sympy, and only a compiler has symbolic sizes.
+    from torch.fx.experimental import symbolic_shapes
+
+    return symbolic_shapes.has_free_unbacked_symbols(condition) and not (
+        symbolic_shapes.statically_known_true(torch.sym_not(condition))
+    )
 
 
 def say(op: str, message: str, values: Mapping[str, Any]) -> str:
@@ -160,7 +174,10 @@ def bad_shape(
 
 def _show(value: Any) -> str:
     if isinstance(value, (tuple, list)):
-        return f"[{', '.join(map(str, value))}]"
+        return f"[{', '.join(map(_show, value))}]"
+    if isinstance(value, torch.SymInt) and value.node.has_hint():
+        # The size that the traced call has, which says more to its author than the symbol.
+        return str(value.node.hint)
     return _dtype(value) if isinstance(value, torch.dtype) else str(value)
 
 

@@ -11,25 +11,31 @@ an artefact that was made for another.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import functools
 import os
 import threading
-import uuid
 import warnings
 import weakref
-from typing import TYPE_CHECKING, Any, cast
-
-import torch
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from tileops.core.errors import KeyLookupError
-from tileops.core.params import spell
+from tileops.core.params import read, spell
 
 if TYPE_CHECKING:
     from tileops.core.op import Op
 
-__all__ = ["adopt", "describe", "exported", "find", "find_for_trace", "known_class", "live"]
+__all__ = [
+    "adopt",
+    "describe",
+    "exported",
+    "find",
+    "find_for_trace",
+    "known_class",
+    "live",
+    "not_traced",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +47,8 @@ class _Recipe:
     target: str | None
 
 
-# Reentrant: reviving an instance constructs it, and a constructor adopts a key.
+# Reentrant: reviving an instance constructs it, and a constructor adopts a key. Never taken while
+# an object is collected, which may happen under any lock.
 _lock = threading.RLock()
 _reviving = threading.local()
 _next: dict[str, int] = {}
@@ -68,35 +75,54 @@ def known_class(identity: str, cls: type[Op]) -> None:
 
 
 def describe(identity: str, params: dict[str, Any]) -> str:
-    """The description of a specialization: equal for equal params, in every process.
-
-    A param with no canonical spelling makes the description unique to this process.
-    """
-    try:
-        inner = ", ".join(f"{name}={spell(value)}" for name, value in params.items())
-    except ValueError:
-        inner = f"unique={uuid.uuid4().hex!r}"
+    """The description of a specialization: equal for equal canonical params, in every process."""
+    inner = ", ".join(f"{name}={spell(value)}" for name, value in params.items())
     return f"{identity}({inner})"
 
 
 def adopt(instance: Op, description: str) -> str:
     """Gives ``instance`` a key that no instance had before, and records it while it lives."""
     key: str | None = getattr(_reviving, "key", None)
-    if key is None:
+    # A constructor may build other ops before it comes here for itself.
+    if key is not None and _split(key)[0] == description:
+        _reviving.key = None
+    else:
         with _lock:
             number = _next.get(description, 0)
             _next[description] = number + 1
         key = f"{description}#{number}"
-    _reviving.key = None
     live[key] = weakref.ref(instance, functools.partial(_forget, key))
     return key
 
 
-def _forget(key: str, _: weakref.ref[Op]) -> None:
-    live.pop(key, None)
+def not_traced(function: Callable[..., Any]) -> None:
+    """Lets dynamo say why ``function`` cannot be in compiled code, where it meets it there."""
+    # As torch.compiler.disable(function, reason=...), without importing dynamo: that takes as
+    # long as importing torch does.
+    function._torchdynamo_disable = True  # type: ignore[attr-defined]
+    function._torchdynamo_disable_msg = (  # type: ignore[attr-defined]
+        "an op is made inside compiled code, and each call would make another with a key of its "
+        "own; make it, or ask for the shared one, once outside: where the layer is built"
+    )
 
 
-@torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
+not_traced(adopt)
+
+
+def _split(key: str) -> tuple[str, int | None]:
+    """A key's description, and its number where it has one."""
+    description, paren, tail = key.rpartition(")")
+    if tail[:1] == "#" and tail[1:].isdecimal():
+        return description + paren, int(tail[1:])
+    return key, None
+
+
+def _forget(key: str, reference: weakref.ref[Op]) -> None:
+    # Another thread may have revived the key since this instance was collected.
+    if live.get(key) is reference:
+        del live[key]
+
+
 def exported(description: str, target: str | None) -> str:
     """The key that an exported program holds: the description, which every process resolves.
 
@@ -110,6 +136,10 @@ def exported(description: str, target: str | None) -> str:
             stacklevel=2,
         )
     return description
+
+
+# As torch.compiler.assume_constant_result, again without importing dynamo.
+exported._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def find(key: str) -> Op:
@@ -134,23 +164,31 @@ def find_for_trace(key: str) -> Op:
 def _revive(key: str) -> Op:
     with _lock:
         reference = live.get(key)
-        instance = reference() if reference is not None else None
+        instance = reference() if reference is not None else _held.get(key)
         if instance is None:
             recipe = _recipes.get(key) or _read(key)
+            description, number = _split(key)
+            if number is not None:
+                # The key came from another process: no instance built here may get it later.
+                _next[description] = max(_next.get(description, 0), number + 1)
+            outer = getattr(_reviving, "key", None)
             _reviving.key = key
             try:
                 instance = recipe.cls(**recipe.params, target=recipe.target)
             finally:
-                _reviving.key = None
+                _reviving.key = outer
+            if instance._key != key:
+                raise _no_key(recipe.cls, key)
             _held[key] = instance
         return instance
 
 
 def _read(key: str) -> _Recipe:
-    identity, paren, rest = key.partition("(")
+    description = _split(key)[0]
+    head, _, rest = description.partition("(")
+    identity = head.partition("#")[0]
     cls = _classes.get(identity)
-    text = rest.rpartition(")")[0]
-    if cls is None or not paren:
+    if cls is None:
         name, _, digest = identity.partition("@")
         others = [other for other in _classes if other.partition("@")[0] == name]
         if others:
@@ -163,11 +201,17 @@ def _read(key: str) -> _Recipe:
             f"{name}: no op of this name is imported in this process; import the family that "
             f"holds it before running a program that was compiled or exported elsewhere"
         )
-    words = cast(ast.Call, ast.parse(f"f({text})", mode="eval").body).keywords
-    params = {str(word.arg): ast.literal_eval(word.value) for word in words}
-    if "unique" in params:
-        raise KeyLookupError(
-            f"{cls.__name__}: the instance behind the key {key!r} is gone, and its params have no "
-            f"spelling from which it could be made again; keep the instance alive"
-        )
+    try:
+        params = read(rest[:-1]) if rest.endswith(")") else None
+    except ValueError:
+        params = None
+    if params is None or list(params) != [param.name for param in cls.entry.signature.params]:
+        raise _no_key(cls, key)
     return _Recipe(cls, params, None)
+
+
+def _no_key(cls: type[Op], key: str) -> KeyLookupError:
+    return KeyLookupError(
+        f"{cls.__name__}: the key {key!r} is none that an op has; keys are made by tileops-core "
+        f"and never written by hand"
+    )

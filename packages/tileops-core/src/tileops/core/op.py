@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,7 +10,7 @@ from tileops.core.boundary import attach
 from tileops.core.errors import DefinitionError, ParamError
 from tileops.core.instances import adopt, describe
 from tileops.core.kernels import Kernel, KernelInterface
-from tileops.core.params import canonical_params
+from tileops.core.params import canonical_params, check_target
 from tileops.manifest import Entry, ManifestError, load_entry
 
 if TYPE_CHECKING:
@@ -68,11 +67,7 @@ class Op:
         attach(cls, entry)
 
     def __init__(self, *, target: str | None = None) -> None:
-        if target is not None and not isinstance(target, str):
-            raise ParamError(
-                f"{type(self).__name__}: target is {target!r}, but it must be the name of a "
-                f"target, or None"
-            )
+        check_target(type(self).__name__, target)
         names = [param.name for param in type(self).entry.signature.params]
         self._params = canonical_params(
             type(self).entry, {name: getattr(self, name) for name in names}
@@ -98,13 +93,16 @@ class Op:
         return sharing.shared(cls, args, kwargs, target)
 
     def __copy__(self) -> Self:
-        return sharing.copy(self, lambda value: value)
+        return sharing.copy(self, None)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return sharing.copy(self, lambda value: copy.deepcopy(value, memo))
+        return sharing.copy(self, memo)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return sharing.reduce(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        sharing.restore(self, state)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__.get("_params", ()):

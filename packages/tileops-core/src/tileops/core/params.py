@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import operator
+import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,7 +15,7 @@ from tileops.core.errors import ParamError
 from tileops.manifest import Entry
 from tileops.manifest.model import Param
 
-__all__ = ["canonical", "canonical_params", "spell"]
+__all__ = ["canonical", "canonical_params", "check_target", "read", "spell", "word"]
 
 
 def canonical_params(entry: Entry, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -26,9 +28,10 @@ def canonical_params(entry: Entry, values: Mapping[str, Any]) -> dict[str, Any]:
         param.name: canonical(entry.name, param, values[param.name])
         for param in entry.signature.params
     }
+    words = {name: word(value) for name, value in found.items()}
     for rule in entry.signature.rules:
-        if rule.phase == "construction" and not rule.require.evaluate(found):
-            raise ParamError(f"{entry.name}: {rule.message.format_map(found)}")
+        if rule.phase == "construction" and not rule.require.evaluate(words):
+            raise ParamError(f"{entry.name}: {rule.message.format_map(words)}")
     return found
 
 
@@ -46,30 +49,82 @@ def canonical(op: str, param: Param, value: Any) -> Any:
         result = _CANONICAL[param.type](value)
     except (TypeError, ValueError, OverflowError, AttributeError, RuntimeError):
         raise _wrong(op, param, value) from None
-    if param.choices is not None and result not in param.choices:
+    if param.choices is not None and word(result) not in param.choices:
         raise _wrong(op, param, value)
     return result
 
 
-def spell(value: Any) -> str:
-    """``value`` as it stands in a key; :func:`ast.literal_eval` reads it back.
+def check_target(op: str, target: Any) -> None:
+    """Requires that ``target`` be a name or None; whether it exists shows at the first call.
 
     Raises:
-        ValueError: the value has no canonical spelling.
+        ParamError: it is something else.
     """
+    if target is not None and not isinstance(target, str):
+        raise ParamError(
+            f"{op}: target is {target!r}, but it must be the name of a target, or None"
+        )
+
+
+def word(value: Any) -> Any:
+    """``value`` as the entry's expressions see it: a dtype or a device by its name."""
     if isinstance(value, torch.dtype):
-        return repr(str(value).removeprefix("torch."))
-    if isinstance(value, torch.device):
-        return repr(str(value))
+        return str(value).removeprefix("torch.")
+    return str(value) if isinstance(value, torch.device) else value
+
+
+# Inductor's cpp_wrapper puts a key between double quotes without escaping anything.
+_PLAIN = "".join(chr(code) for code in range(32, 127) if chr(code) not in "%'\"\\")
+
+
+def spell(value: Any) -> str:
+    """A param's canonical ``value`` as it stands in a key; :func:`read` reads it back.
+
+    The spelling is ASCII and holds no double quote and no backslash: in a string, ``%`` and two
+    hexadecimal digits stand for a byte.
+
+    Raises:
+        ValueError: the value is not one that a param can have.
+    """
+    value = word(value)
+    if isinstance(value, str):
+        return f"'{urllib.parse.quote(value, safe=_PLAIN, errors='surrogatepass')}'"
     if isinstance(value, tuple):
         inner = ", ".join(map(spell, value))
         return f"({inner},)" if len(value) == 1 else f"({inner})"
-    # An infinity or NaN has no literal that could be read back.
-    if value is None or type(value) in (bool, int, str):
-        return repr(value)
-    if type(value) is float and math.isfinite(value):
+    if type(value) is float and not math.isfinite(value):
+        return str(value)  # inf, -inf, nan
+    if value is None or type(value) in (bool, int, float):
         return repr(value)
     raise ValueError(f"{value!r} has no canonical spelling")
+
+
+def read(spelling: str) -> dict[str, Any]:
+    """The params, by name, that are spelt as ``name=value, ...`` in a key.
+
+    Raises:
+        ValueError: the text is not one that :func:`spell` makes.
+    """
+    try:
+        call = ast.parse(f"f({spelling})", mode="eval").body
+    except (SyntaxError, MemoryError, RecursionError):
+        raise ValueError(f"{spelling!r} spells no params") from None
+    if not isinstance(call, ast.Call) or call.args or any(w.arg is None for w in call.keywords):
+        raise ValueError(f"{spelling!r} spells no params")
+    return {str(w.arg): _read(w.value) for w in call.keywords}
+
+
+def _read(node: ast.expr) -> Any:
+    if isinstance(node, ast.Tuple):
+        return tuple(map(_read, node.elts))
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_read(node.operand)
+    if isinstance(node, ast.Name) and node.id in ("inf", "nan"):
+        return float(node.id)
+    value = ast.literal_eval(node)
+    if isinstance(value, str):
+        return urllib.parse.unquote(value, errors="surrogatepass")
+    return value
 
 
 def _int(value: Any) -> int:
@@ -93,7 +148,8 @@ def _float(value: Any) -> float:
 def _str(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError
-    return str(value)
+    # The text itself: str() of a member of an enumeration is its name.
+    return str.__str__(value)
 
 
 def _ints(value: Any) -> tuple[int, ...]:

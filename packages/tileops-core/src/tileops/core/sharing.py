@@ -11,17 +11,16 @@ import inspect
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tileops.core.errors import ParamError
-from tileops.core.instances import describe
-from tileops.core.params import canonical_params
+from tileops.core.instances import describe, not_traced
+from tileops.core.params import canonical_params, check_target
 
 if TYPE_CHECKING:
     from tileops.core.op import Op
 
-__all__ = ["copy", "reduce", "shared"]
+__all__ = ["copy", "is_shared", "reduce", "restore", "shared"]
 
 _OpT = TypeVar("_OpT", bound="Op")
 
@@ -45,8 +44,9 @@ def shared(
     """The live instance of ``cls`` for these constructor arguments, or a new one.
 
     Raises:
-        ParamError: a param has no canonical form, so that no two instances are known to be equal.
+        ParamError: a param or the target is not what the constructor takes.
     """
+    check_target(cls.__name__, target)
     # Bound here and not by building an instance: each build would use up a key, and keys would
     # depend on how often somebody asked.
     bound = inspect.signature(cls).bind(*args, target=target, **kwargs)
@@ -54,13 +54,7 @@ def shared(
     params = canonical_params(
         cls.entry, {param.name: bound.arguments[param.name] for param in cls.entry.signature.params}
     )
-    description = describe(cls._identity, params)
-    if "(unique=" in description:
-        raise ParamError(
-            f"{cls.__name__}: shared() needs params that can be compared and spelt, and one of "
-            f"{params} cannot; build the op with its constructor and hold that instance"
-        )
-    key = (cls, description, target)
+    key = (cls, describe(cls._identity, params), target)
     with _lock:
         instance: _OpT | None = _shared.get(key)
         if instance is None:
@@ -68,17 +62,28 @@ def shared(
         return instance
 
 
+not_traced(shared)
+
+
 def is_shared(op: Op) -> bool:
     """Whether :meth:`Op.shared` gives out this instance."""
     return _shared.get((type(op), op._description, op._explicit_target)) is op
 
 
-def copy(op: _OpT, value: Callable[[Any], Any]) -> _OpT:
-    """A copy of ``op``; what a subclass keeps beside the params goes through ``value``."""
+def copy(op: _OpT, memo: dict[int, Any] | None) -> _OpT:
+    """A copy of ``op``, a deep one where there is a ``memo``.
+
+    What a subclass keeps beside the params is copied with it.
+    """
     if is_shared(op):
         return op
     made = type(op)(**op._params, target=op._explicit_target)
-    made.__dict__.update({name: value(found) for name, found in _own(op).items()})
+    own = _own(op)
+    if memo is not None:
+        # Before its attributes are copied: one of them may lead back to the op.
+        memo[id(op)] = made
+        own = {name: deepcopy(value, memo) for name, value in own.items()}
+    made.__dict__.update(own)
     return made
 
 
@@ -89,6 +94,11 @@ def reduce(op: Op) -> tuple[Any, ...]:
 
 def _rebuild(cls: type[_OpT], params: dict[str, Any], target: str | None, was_shared: bool) -> _OpT:
     return cls.shared(**params, target=target) if was_shared else cls(**params, target=target)
+
+
+def restore(op: Op, own: dict[str, Any]) -> None:
+    """Gives an unpickled op what a subclass kept; a shared op that lives here keeps its own."""
+    op.__dict__.update({**own, **_own(op)} if is_shared(op) else own)
 
 
 def _own(op: Op) -> dict[str, Any]:

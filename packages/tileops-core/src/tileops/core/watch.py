@@ -22,6 +22,7 @@ import torch.autograd.profiler
 __all__ = [
     "EXPORTING",
     "PROBES",
+    "TRACED",
     "UNTRACED",
     "UNWATCHED",
     "dispatcher_bypass",
@@ -109,6 +110,14 @@ EXPORTING = (
     else "_compiler.is_exporting()"
 )
 """The condition under which a call is being exported."""
+
+TRACED = "False"
+"""The condition under which something may keep a call, other than what traces fake tensors."""
+
+if _available():
+    # The flag is the process's: a call that another thread makes meanwhile is not exported.
+    EXPORTING += " and (_compiler.is_dynamo_compiling() or _dispatch_stack())"
+    TRACED = "not _compiling() and (_dispatch_stack() or _tracing() is not None)"
 
 UNWATCHED = (
     "not _switch.off",

@@ -13,7 +13,8 @@ One source a class. It holds, as functions that become methods of the class:
     what branch ``k`` gives a compiler, and what it does with real tensors.
 
 Names of the entry keep their spelling behind a prefix (``d_`` dims, ``t_`` dtype variables, ``p_``
-params); what the source takes from this package begins with an underscore.
+params, ``w_`` the names of dtype and device params); what the source takes from this package begins
+with an underscore.
 """
 
 from __future__ import annotations

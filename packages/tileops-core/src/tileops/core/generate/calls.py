@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from tileops.core.generate.writer import Writer, tuple_display, tuple_or_one
-from tileops.core.watch import EXPORTING, UNTRACED, UNWATCHED
+from tileops.core.watch import EXPORTING, TRACED, UNTRACED, UNWATCHED
 from tileops.manifest.model import Branch
 
 __all__ = ["put_boundary", "put_branch", "put_call"]
@@ -50,6 +50,9 @@ def put_boundary(writer: Writer) -> None:
                 writer.put(f"raise _bad_layout(_OP, {name!r}, {name})")
         exported = "_exported(self._description, self._explicit_target)"
         writer.put(f"_key = {exported} if {EXPORTING} else self._key")
+        # Such as a graph of make_fx or torch.jit.trace, which calls the operator with this key.
+        with writer.block(f"if {TRACED}:"):
+            writer.put("_find_for_trace(_key)")
         writer.choose_branch(put_operator)
         if len(writer.entry.branches) > 1:
             with writer.block("else:"):

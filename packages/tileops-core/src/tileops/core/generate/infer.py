@@ -37,8 +37,7 @@ class _Inference:
             self._outputs()
             body = writer.lines[start:]
             del writer.lines[start:]
-            text = "\n".join(body)
-            writer.load_params([p.name for p in self.signature.params if f"p_{p.name}" in text])
+            writer.load_params("\n".join(body))
             for name in self.bound.late:
                 self.put(f"{name} = None")
             writer.lines += body

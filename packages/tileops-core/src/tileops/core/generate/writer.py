@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 from tileops.manifest import MISSING, Entry
@@ -21,6 +22,8 @@ class Writer:
         self.indent = 0
         self.dim_names = {name.lstrip("*") for name in self.signature.dims}
         self.param_names = {param.name for param in self.signature.params}
+        # Expressions compare a dtype or a device by its name.
+        self.word_names = {p.name for p in self.signature.params if p.type in ("dtype", "device")}
         self.has_out = any(output.buffer for output in self.signature.outputs)
         self.int_names = [number.name for number in self.signature.ints]
 
@@ -41,6 +44,8 @@ class Writer:
         """The generated source's spelling of a name that an expression of the entry reads."""
         if name in self.signature.dtypes:
             return f"t_{name}"
+        if name in self.word_names:
+            return f"w_{name}"
         if name in self.param_names:
             return f"p_{name}"
         return f"d_{name}" if name in self.dim_names else name
@@ -112,9 +117,14 @@ class Writer:
             words.append("out=None")
         return ", ".join(words)
 
-    def load_params(self, names: Sequence[str]) -> None:
-        for name in names:
-            self.put(f"p_{name} = self.{name}")
+    def load_params(self, text: str) -> None:
+        """Puts the params that ``text``, a part of the source, reads."""
+        read = set(re.findall(r"\b[pw]_\w+", text))
+        for param in self.signature.params:
+            if f"p_{param.name}" in read:
+                self.put(f"p_{param.name} = self.{param.name}")
+            if f"w_{param.name}" in read:
+                self.put(f"w_{param.name} = _word(self.{param.name})")
 
     # -- branches --------------------------------------------------------------------------------
 
@@ -124,22 +134,11 @@ class Writer:
         if len(branches) == 1:
             put_call(0, branches[0])
             return
-        self.load_params(self._condition_params())
-        for index, branch in enumerate(branches):
-            with self.block(f"{'if' if index == 0 else 'elif'} {self._condition(branch)}:"):
+        conditions = [self._condition(branch) for branch in branches]
+        self.load_params("\n".join(conditions))
+        for index, (branch, condition) in enumerate(zip(branches, conditions, strict=True)):
+            with self.block(f"{'if' if index == 0 else 'elif'} {condition}:"):
                 put_call(index, branch)
-
-    def _condition_params(self) -> list[str]:
-        conditions = [
-            expression
-            for expression in (
-                *(spec.mutated for spec in self.signature.inputs),
-                *(output.when for output in self.signature.outputs),
-            )
-            if expression is not None and not isinstance(expression, bool)
-        ]
-        read = {name for expression in conditions for name in expression.names}
-        return [param.name for param in self.signature.params if param.name in read]
 
     def _condition(self, branch: Branch) -> str:
         terms = []
