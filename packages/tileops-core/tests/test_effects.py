@@ -436,6 +436,27 @@ def test_a_warm_call_does_what_forward_does_besides_its_kernel(ops: ModuleType) 
     for _ in range(5):
         op(x, mean, count)
     assert count == 5
+    # Of inference tensors nobody counts writes.
+    op = ops.BatchFwdOp(training=True, target="filling")
+    with torch.inference_mode():
+        x, mean, count = randn(3, 8), torch.zeros(8), torch.tensor(0)
+        for _ in range(5):
+            op(x, mean, count)
+        assert count == 5
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_a_warm_call_that_writes_is_replayed(ops: ModuleType, inference: bool) -> None:
+    """Looking for what ``forward`` writes by itself must not cost every writing op its plan."""
+    op = ops.BumpFwdOp(target="filling")
+    with torch.inference_mode(inference):
+        x, by = randn(3, 8), randn(8)
+        wanted = x + 3 * by
+        op(x, by)
+        op.forward = None
+        op(x, by)
+        op(x, by)
+        torch.testing.assert_close(x, wanted)
 
 
 def test_a_kernel_that_only_writes_is_launched(ops: ModuleType) -> None:
