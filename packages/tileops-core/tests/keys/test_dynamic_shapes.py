@@ -73,8 +73,11 @@ def test_a_dim_of_two_inputs_is_one_size_of_the_graph(op: PairFwdOp) -> None:
         compiled(*pair(rows))
     assert len(recorder.graphs) == 1
     (graph,) = recorder.graphs
-    found = [n.meta["example_value"].shape[0] for n in graph.graph.nodes if n.op == "placeholder"
-             and isinstance(n.meta["example_value"], torch.Tensor)]
+    found = [
+        n.meta["example_value"].shape[0]
+        for n in graph.graph.nodes
+        if n.op == "placeholder" and isinstance(n.meta["example_value"], torch.Tensor)
+    ]
     assert len({str(size) for size in found}) == 1
 
 

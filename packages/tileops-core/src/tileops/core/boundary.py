@@ -18,7 +18,7 @@ from tileops.core.errors import TileOpsError
 from tileops.core.generate import BOUNDARY_ABI, generate, operator_signature
 from tileops.core.instances import exported, find, find_for_trace, known_class
 from tileops.core.params import word
-from tileops.core.registration import OperatorSpec, register, shortcut
+from tileops.core.registration import TAGS, OperatorSpec, register, shortcut
 from tileops.core.serve import serve
 from tileops.core.watch import PROBES
 from tileops.manifest import Entry, contract_document
@@ -32,8 +32,13 @@ __all__ = ["attach", "digest"]
 
 def digest(entry: Entry) -> str:
     """A short hash of all that a compiled artefact relies on in ``entry`` and in this package."""
-    document = json.dumps(contract_document(entry), sort_keys=True, default=str)
-    return hashlib.sha256(f"{BOUNDARY_ABI}\n{document}".encode()).hexdigest()[:12]
+    document = {
+        "abi": BOUNDARY_ABI,
+        "contract": contract_document(entry),
+        "schemas": [operator_signature(entry, branch) for branch in entry.branches],
+        "tags": [str(tag) for tag in TAGS],
+    }
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def attach(cls: type[Op], entry: Entry) -> None:

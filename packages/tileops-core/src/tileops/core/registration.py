@@ -17,7 +17,11 @@ import torch
 
 from tileops.core.errors import DefinitionError
 
-__all__ = ["OperatorSpec", "register", "shortcut"]
+__all__ = ["TAGS", "OperatorSpec", "register", "shortcut"]
+
+
+TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
+"""The tags of an operator that says nothing else."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +41,7 @@ class OperatorSpec:
     fake: Callable[..., Any]
     autograd: Callable[..., Any] | None
     owner: str
-    tags: tuple[torch.Tag, ...] = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
+    tags: tuple[torch.Tag, ...] = TAGS
 
     @property
     def qualified_name(self) -> str:
