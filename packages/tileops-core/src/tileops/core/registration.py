@@ -9,7 +9,6 @@ is there when schema and tags are the same.
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,8 +16,13 @@ import torch
 
 from tileops.core.errors import DefinitionError
 from tileops.core.lazy import LAZY_KEYS
+from tileops.core.locks import ForkSafeLock
 
-__all__ = ["OperatorSpec", "register", "shortcut"]
+__all__ = ["TAGS", "OperatorSpec", "register", "shortcut"]
+
+
+TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
+"""The tags of an operator that says nothing else."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,14 +44,14 @@ class OperatorSpec:
     autograd: Callable[..., Any] | None
     owner: str
     lazy: Callable[..., Any] | None = None
-    tags: tuple[torch.Tag, ...] = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
+    tags: tuple[torch.Tag, ...] = TAGS
 
     @property
     def qualified_name(self) -> str:
         return f"{self.namespace}::{self.name}"
 
 
-_lock = threading.Lock()
+_lock = ForkSafeLock()
 _libraries: dict[str, torch.library.Library] = {}
 _registered: dict[str, OperatorSpec] = {}
 

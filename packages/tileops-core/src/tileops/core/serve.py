@@ -16,7 +16,7 @@ import torch
 from tileops.core.errors import TileOpsError
 from tileops.core.plans import Launch, Plan, replay
 from tileops.core.results import enforce
-from tileops.core.targets import Target, resolve
+from tileops.core.targets import Target, kernel_of, resolve
 from tileops.core.writes import WriteWatch
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def kernel_for(op: Op, interface: str, call: Any) -> Callable[..., Any]:
     identity = (context.target.name, interface, call)
     kernel = op._state.kernels.get(identity) or context.built.get(identity)
     if kernel is None:
-        kernel = context.built[identity] = context.target.kernel(op, interface, call)
+        kernel = context.built[identity] = kernel_of(context.target, op, interface, call)
     if not getattr(kernel, "fills_outputs", False):
         return kernel
 
