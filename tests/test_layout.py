@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
 import tarfile
 import zipfile
@@ -101,6 +102,22 @@ def test_sibling_ranges_admit_the_siblings() -> None:
         not in requirement.specifier
     ]
     assert refused == []
+
+
+@pytest.mark.parametrize("family", [family for family in FOLDERS if family != "manifest"])
+def test_a_family_refuses_a_manifest_outside_its_range(family: str) -> None:
+    """One error, with both versions and the mend, before any entry is read."""
+    program = (
+        "import tileops.manifest.__about__ as about; about.__version__ = '9.0.0'; "
+        f"import tileops.{family}"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert result.stderr.splitlines()[-1] == (
+        f"tileops.manifest.versions.VersionSkewError: tileops-{family} "
+        f"{version('tileops-' + family)} "
+        "reads tileops-manifest~=0.1.0, and tileops-manifest 9.0.0 is installed; mend it with: "
+        "pip install 'tileops-manifest~=0.1.0'"
+    )
 
 
 @each_family

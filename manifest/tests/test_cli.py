@@ -68,6 +68,27 @@ def test_validate_reports_every_fault_of_a_tree(
     assert err == "4 faults in 3 entries\n"
 
 
+def test_what_is_no_entry_is_a_fault_beside_the_others(
+    tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, content in [
+        ("a", b""), ("b", b"name = "), ("c", b"name = '\xff'"), ("d", b"name = 'DOp'\n"),
+    ]:  # fmt: skip
+        (tree / "norm" / f"{name}.toml").write_bytes(content)
+    assert main(["validate", "tree/norm"]) == 1
+    out, err = capsys.readouterr()
+    assert out.splitlines()[:3] == [
+        "tree/norm/a.toml:1: an entry describes an op; found an empty file; write it, or remove it",
+        "tree/norm/b.toml:1: an entry is TOML; found Invalid value; mend the syntax there",
+        "tree/norm/c.toml:1: an entry is UTF-8; found byte 0xff; save it as UTF-8",
+    ]
+    assert [line.split("; ")[0] for line in out.splitlines()[3:]] == [
+        f"tree/norm/d.toml:1: the entry needs `{key}`"
+        for key in ("family", "status", "since", "summary", "formula", "reference", "signature")
+    ]
+    assert err == "10 faults in 5 entries\n"
+
+
 def test_validate_takes_single_files(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", "tree/norm/scale_fwd.toml"]) == 0
     assert capsys.readouterr().err == "1 entries are valid\n"

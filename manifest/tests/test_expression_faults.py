@@ -127,6 +127,15 @@ CASES = {
             "9223372036854775807",
         ],
     ),
+    "a number that no float holds": (
+        [
+            ('require = "N > 0"', 'require = "N < 1e999"'),
+        ],
+        [
+            "norm/scale_fwd.toml:38: signature.rules[0].require: the number is infinite; "
+            "found 'N < 1e999'; write one that a float holds",
+        ],
+    ),
     "a text that would be repeated": (
         [
             ('require = "N > 0"', "require = \"'a' * N == 'b'\""),

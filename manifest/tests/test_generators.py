@@ -82,6 +82,12 @@ def test_a_block_table_has_different_pages_for_what_is_in_use() -> None:
         ("lengths", (3,), {"each": "M"}, "x: each reads 'M', which the call does not have"),
         ("lengths", (3,), {"each": "N / 2"}, "x: each is an int, not 5.0"),
         ("slots", (3,), {}, "x: slots needs below"),
+        (
+            "constant",
+            (1 << 20, 5),
+            {"value": 1},
+            "x: it has 5242880 values; at most 4194304 are generated",
+        ),
         ("slots", (3,), {"below": 2}, "x: 3 different numbers are not below 2"),
         ("range", (3,), {"below": 0}, "x: no number is at least 0 and below 0"),
         ("constant", (3,), {"value": 1, "each": 2}, "x: constant takes no each"),

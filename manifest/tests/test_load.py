@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tileops.manifest import (
+    ExpressionError,
     ManifestError,
     add_entry_root,
     entry_roots,
@@ -159,6 +161,10 @@ def test_loading_refuses_what_is_wrong(
         ),
         (b'a = 1\nb = "', ":2: an entry is TOML; found Unterminated string; mend the syntax there"),
         (
+            b"x = " + b"[" * 20000,
+            ":1: an entry is TOML; found values nested too deep; nest them less",
+        ),
+        (
             b'name = "x"\nfamily = "\xff"\n',
             ":2: an entry is UTF-8; found byte 0xff; save it as UTF-8",
         ),
@@ -177,3 +183,13 @@ def test_what_is_no_text_or_no_toml(
 def test_a_file_that_is_not_there() -> None:
     with pytest.raises(ManifestError, match=r"^nowhere\.toml: an entry is a readable file; found"):
         load_file("nowhere.toml")
+
+
+def test_errors_survive_pickling(entry_text: Make) -> None:
+    """A test runner that spreads over processes sends them as pickles."""
+    with pytest.raises(ManifestError) as caught:
+        load_text(entry_text(("N > 0", "N >")), "e.toml")
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (str(again), again.faults) == (str(caught.value), caught.value.faults)
+    inner = pickle.loads(pickle.dumps(ExpressionError("a", "b")))
+    assert (str(inner), inner.remedy) == ("a; b", "b")

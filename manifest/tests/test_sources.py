@@ -98,23 +98,47 @@ def test_a_wheel(tree: Callable[..., Path], tmp_path: Path) -> None:
     assert (found.version, list(found.entries)) == ("0.1.0", ["ScaleFwdOp"])
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
-def test_a_git_revision(tree: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    repository = tree("repository", "0.1.0")
+@pytest.fixture
+def repository(tree: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Make the working directory a repository whose one commit has version 0.1.0; return git."""
+    if shutil.which("git") is None:
+        pytest.skip("needs git")
+    root = tree("repository", "0.1.0")
+    monkeypatch.chdir(root / "manifest")
 
     def git(*arguments: str) -> None:
         identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
-        subprocess.run(["git", *identity, *arguments], cwd=repository, check=True)
+        subprocess.run(["git", *identity, *arguments], cwd=root, check=True)
 
     git("init", "--quiet")
     git("add", ".")
     git("commit", "--quiet", "--message", "one")
-    tree("repository", "0.2.0", RULE)
-    monkeypatch.chdir(repository / "manifest")
-    old, new = read_source("HEAD"), read_source(str(repository))
+    return git
+
+
+def test_a_git_revision(repository: Callable[..., None], tree: Callable[..., Path]) -> None:
+    old, new = read_source("HEAD"), read_source(str(tree("repository", "0.2.0", RULE)))
     assert (old.version, new.version) == ("0.1.0", "0.2.0")
-    assert len(new.entries["ScaleFwdOp"].signature.rules) == 2
     assert len(old.entries["ScaleFwdOp"].signature.rules) == 1
+    assert len(new.entries["ScaleFwdOp"].signature.rules) == 2
+
+
+def test_ci_compares_with_the_last_release(
+    repository: Callable[..., None], tree: Callable[..., Path], capsys: Capture
+) -> None:
+    """So one bump between two releases serves however many changes there are."""
+    root = tree("repository", "0.1.0", RULE)
+    assert main(["diff", "released", str(root), "--check"]) == 0
+    assert capsys.readouterr().err == (
+        "nothing was released, so any version will do: no tag manifest-v… comes before the "
+        "checked-out commit\n"
+    )
+    repository("tag", "manifest-v0.1.0")
+    repository("commit", "--quiet", "--all", "--message", "two")
+    repository("tag", "norm-v0.1.0")
+    assert main(["diff", "released", str(root), "--check"]) == 1
+    tree("repository", "0.2.0", RULE)
+    assert main(["diff", "released", str(root), "--check"]) == 0
 
 
 def test_what_is_installed_and_any_folder_inside_it() -> None:

@@ -240,13 +240,24 @@ CASES = {
             "0; found -1 and 208; mend the roofline",
         ],
     ),
+    "an index out of a shape": (
+        [
+            ('require = "N > 0"', 'require = "B[2] > 0"'),
+        ],
+        [
+            "norm/scale_fwd.toml:41: the workload 'small' can be evaluated; found "
+            "IndexError: tuple index out of range; add a rule before the one that fails, "
+            "or change the workload",
+        ],
+    ),
     "work by values that there are not": (
         [
             ('flops = "prod(B) * N"', 'flops = "sum(values(x))"'),
         ],
         [
-            "norm/scale_fwd.toml:50: the roofline of 'small': the tensor has no values "
-            "here: the workload names no generator for it",
+            "norm/scale_fwd.toml:41: the workload 'small' can be evaluated; found "
+            "ValueError: the tensor has no values here: the workload names no generator "
+            "for it; add a rule before the one that fails, or change the workload",
         ],
     ),
 }

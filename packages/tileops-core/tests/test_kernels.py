@@ -5,13 +5,17 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 import torch
 
-from tileops.core.errors import KernelBuildError, TargetError
+from tileops.core import KernelInterface, Op, Target
+from tileops.core.errors import KernelBuildError, TargetError, TileOpsError
 from tileops.core.kernels import iter_programs, program_for
+from tileops.core.serve import CallContext, OutputSpec
+from tileops.manifest import load_text
 
 CPU = torch.device("cpu")
 
@@ -85,3 +89,70 @@ def test_an_error_of_ours_and_an_interrupt_pass_unchanged() -> None:
     with pytest.raises(KeyboardInterrupt):
         get(identity, interrupted)
     assert get(identity, lambda: 1) == 1
+
+
+ENTRY = """
+name = "CopyFwdOp"
+family = "test"
+status = "planned"
+since = "0.1.0"
+summary = "Copies."
+formula = "y = x"
+reference = "torch.clone"
+
+[signature.dims]
+"*B" = "all axes"
+
+[signature.dtypes]
+T = ["float32"]
+
+[[signature.inputs]]
+name = "x"
+dtype = "T"
+shape = ["*B"]
+
+[[signature.outputs]]
+name = "y"
+dtype = "T"
+shape = ["*B"]
+"""
+
+
+class CopyInterface(KernelInterface):
+    inputs = ("x",)
+    outputs = ("y",)
+
+
+class CopyFwdOp(Op, entry=load_text(ENTRY, path=Path("copy_fwd.toml"))):
+    interfaces: ClassVar[Any] = {"copy": CopyInterface}
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.kernel_for("copy", x.device)(x)
+
+
+def test_a_call_on_another_device_has_a_kernel_of_its_own() -> None:
+    """Two cards, simulated: the call spec names the device, and a kernel is found by it."""
+    built: list[torch.device] = []
+
+    def kernel(op: Op, interface: str, call: torch.device) -> Any:
+        built.append(call)
+        return lambda x: x.clone()
+
+    op = CopyFwdOp()
+    target = Target("two-cards", lambda device: False, kernel)
+    cards = [torch.device("cuda", 0), torch.device("cuda", 1)]
+    spec = {"y": OutputSpec((2,), torch.float32, CPU)}
+    with CallContext(op, target, spec, {}):
+        first, second = (op.kernel_for("copy", card) for card in cards)
+        assert op.kernel_for("copy", cards[0]) is first
+    assert built == cards
+    assert first is not second
+
+
+def test_kernel_for_outside_of_a_call_says_what_to_call() -> None:
+    with pytest.raises(TileOpsError) as error:
+        CopyFwdOp().forward(torch.ones(2))
+    assert str(error.value) == (
+        "CopyFwdOp: kernel_for serves forward inside a call of the op; call the op itself, not its "
+        "forward"
+    )

@@ -76,6 +76,14 @@ def test_no_rows() -> None:
     assert (y.shape, y.dtype) == ((0, 16), torch.float32)
 
 
+@pytest.mark.parametrize("shape", [(0,), (2, 0)])
+def test_no_columns(shape: tuple[int, ...]) -> None:
+    """As in PyTorch: nothing is divided by the number of columns."""
+    op, x = RMSNormFwdOp(shape), torch.empty(4, *shape)
+    assert op(x).shape == torch.nn.functional.rms_norm(x, shape).shape == (4, *shape)
+    assert op(x.to("meta")).shape == (4, *shape)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
 @pytest.mark.parametrize("backend", BACKENDS)

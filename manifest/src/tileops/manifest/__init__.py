@@ -14,6 +14,7 @@ from tileops.manifest.load import (
     load_text,
 )
 from tileops.manifest.model import MISSING, Branch, Entry
+from tileops.manifest.versions import VersionSkewError, require_manifest
 
 __all__ = [
     "MISSING",
@@ -24,6 +25,7 @@ __all__ = [
     "ExpressionError",
     "Fault",
     "ManifestError",
+    "VersionSkewError",
     "__version__",
     "add_entry_root",
     "contract_document",
@@ -32,4 +34,5 @@ __all__ = [
     "load_entry",
     "load_file",
     "load_text",
+    "require_manifest",
 ]

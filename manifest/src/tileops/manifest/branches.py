@@ -22,7 +22,10 @@ class EffectError(Exception):
     def __init__(self, message: str, remedy: str) -> None:
         self.message = message
         self.remedy = remedy
-        super().__init__(f"{message}; {remedy}")
+        super().__init__(message, remedy)
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.remedy}"
 
 
 class _Given:

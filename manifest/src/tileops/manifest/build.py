@@ -1,7 +1,6 @@
 """From a parsed TOML document to the frozen model.
 
-The document is taken as right: what is wrong with one is found by the checks, which know how to
-say it. A document that does not fit raises :class:`Malformed`, with no further claim.
+The document is valid by the schema: what is wrong with one the checks have found and said.
 """
 
 from __future__ import annotations
@@ -9,59 +8,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from tileops.manifest import model
 from tileops.manifest.expressions import Expression
 from tileops.manifest.lines import Lines
 from tileops.manifest.names import snake_case
 
-__all__ = ["Malformed", "build_entry", "shape_item"]
+__all__ = ["build_entry", "shape_item"]
 
 T = TypeVar("T")
 
-_ENTRY_KEYS: Final = """
-    name family snake status since summary formula reference accumulation_dtype
-    signature composition workloads roofline tolerances
-"""
-_SECTIONS: Final[Mapping[str, frozenset[str]]] = {
-    "entry": frozenset(_ENTRY_KEYS.split()),
-    "signature": frozenset(
-        ("dims", "dtypes", "dtype_combinations", "params", "inputs", "ints", "outputs", "rules")
-    ),
-    "param": frozenset(("name", "type", "doc", "optional", "default", "keyword_only", "choices")),
-    "input": frozenset(("name", "dtype", "shape", "shapes", "optional", "mutated", "doc")),
-    "int": frozenset(("name", "doc", "default")),
-    "output": frozenset(("name", "dtype", "shape", "alias", "buffer", "when", "device", "doc")),
-    "rule": frozenset(("require", "message")),
-    "sub-op": frozenset(("op", "count", "when")),
-    "workload": frozenset(
-        ("label", "model", "phase", "params", "dims", "dtypes", "present", "ints", "generators")
-    ),
-    "roofline": frozenset(("flops", "bytes")),
-    "tolerance": frozenset(("output", "dtype", "rtol", "atol", "reason")),
-}
-
-
-class Malformed(Exception):
-    """The document is no entry."""
-
 
 def build_entry(
-    document: Mapping[str, Any],
-    lines: Lines,
-    path: Path,
-    namespace: str,
+    document: Mapping[str, Any], lines: Lines, path: Path, namespace: str
 ) -> model.Entry:
     """Return the entry that a document describes, without its effect branches.
 
-    :raises Malformed: the document is no entry.
-    :raises ExpressionError: an expression in it is none of the language.
+    The document is valid by the schema, and its expressions are of the language.
     """
-    try:
-        return _Builder(document, lines, path, namespace).entry()
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise Malformed(f"{path}: {type(error).__name__}: {error}") from error
+    return _Builder(document, lines, path, namespace).entry()
 
 
 class _Builder:
@@ -74,10 +40,10 @@ class _Builder:
         self.namespace = namespace
 
     def entry(self) -> model.Entry:
-        document = _known(self.document, "entry")
+        document = self.document
         snake = document.get("snake") or snake_case(document["name"])
-        signature = self.signature(_known(document["signature"], "signature"))
-        roofline = _known(document.get("roofline", {}), "roofline")
+        signature = self.signature(document["signature"])
+        roofline = document.get("roofline", {})
         return model.Entry(
             name=document["name"],
             family=document["family"],
@@ -90,10 +56,10 @@ class _Builder:
             reference=document["reference"],
             accumulation_dtype=document.get("accumulation_dtype"),
             signature=signature,
-            composition=self.each(document, ("composition",), "sub-op", _sub_op),
-            workloads=self.each(document, ("workloads",), "workload", _workload),
+            composition=self.each(document, ("composition",), _sub_op),
+            workloads=self.each(document, ("workloads",), _workload),
             roofline=model.Roofline(_maybe(roofline.get("flops")), _maybe(roofline.get("bytes"))),
-            tolerances=self.each(document, ("tolerances",), "tolerance", _tolerance),
+            tolerances=self.each(document, ("tolerances",), _tolerance),
             branches=(),
             path=self.path,
             document=document,
@@ -101,7 +67,7 @@ class _Builder:
 
     def signature(self, table: Mapping[str, Any]) -> model.Signature:
         at = ("signature",)
-        params = self.each(table, (*at, "params"), "param", _param)
+        params = self.each(table, (*at, "params"), _param)
         kinds = {param.name: param for param in params}
         dims = table.get("dims", {})
 
@@ -143,23 +109,20 @@ class _Builder:
             dtypes=MappingProxyType({k: tuple(v) for k, v in table.get("dtypes", {}).items()}),
             combinations=tuple(MappingProxyType(c) for c in table.get("dtype_combinations", [])),
             params=params,
-            inputs=self.each(table, (*at, "inputs"), "input", read_input),
-            ints=self.each(table, (*at, "ints"), "int", _call_int),
-            outputs=self.each(table, (*at, "outputs"), "output", read_output),
-            rules=self.each(table, (*at, "rules"), "rule", read_rule),
+            inputs=self.each(table, (*at, "inputs"), read_input),
+            ints=self.each(table, (*at, "ints"), _call_int),
+            outputs=self.each(table, (*at, "outputs"), read_output),
+            rules=self.each(table, (*at, "rules"), read_rule),
         )
 
     def each(
         self,
         table: Mapping[str, Any],
         path: tuple[str, ...],
-        section: str,
         read: Callable[[Mapping[str, Any], int], T],
     ) -> tuple[T, ...]:
         rows = table.get(path[-1], [])
-        return tuple(
-            read(_known(row, section), self.lines.of(*path, at)) for at, row in enumerate(rows)
-        )
+        return tuple(read(row, self.lines.of(*path, at)) for at, row in enumerate(rows))
 
 
 def shape_item(
@@ -176,13 +139,6 @@ def shape_item(
     if text in params:
         return model.ShapeItem(model.ShapeKind.PARAM, text)
     return model.ShapeItem(model.ShapeKind.EXPRESSION, text, Expression(text))
-
-
-def _known(table: Mapping[str, Any], section: str) -> Mapping[str, Any]:
-    unknown = table.keys() - _SECTIONS[section]
-    if unknown:
-        raise ValueError(f"{section} has the unknown key {min(unknown)!r}")
-    return table
 
 
 def _maybe(source: str | None) -> Expression | None:

@@ -80,7 +80,8 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("op", metavar="OP", help="the op's class")
     show.add_argument("--family")
     diff = command(_diff, "diff")
-    diff.add_argument("old", metavar="OLD", help="a folder, a wheel, a git revision or `installed`")
+    places = "a folder, a wheel, a git revision, `released` or `installed`"
+    diff.add_argument("old", metavar="OLD", help=places)
     diff.add_argument("new", metavar="NEW", nargs="?", default="installed", help="likewise")
     diff.add_argument(
         "--check", action="store_true", help="exit with 1 unless the version moved far enough"
@@ -197,11 +198,14 @@ def _show(arguments: argparse.Namespace) -> int:
 def _diff(arguments: argparse.Namespace) -> int:
     """Say what changed between two manifests, and which part of the version must move."""
     from tileops.manifest.diff import compare, required_version
-    from tileops.manifest.sources import SourceError, read_source
+    from tileops.manifest.sources import NotReleasedError, SourceError, read_source
     from tileops.manifest.versions import release
 
     try:
         old, new = read_source(arguments.old), read_source(arguments.new)
+    except NotReleasedError as error:
+        print(f"nothing was released, so any version will do: {error}", file=sys.stderr)
+        return OK
     except SourceError as error:
         raise _UsageError(str(error)) from None
     difference = compare(old.entries, new.entries)

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import ast
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from tileops.manifest import symbolic
+from tileops.manifest.emit import BINARY, FUNCTIONS, Emitter, constant_index, is_logic
 
 __all__ = ["FUNCTIONS", "Expression", "ExpressionError"]
 
@@ -22,44 +24,6 @@ MAX_NODES: Final = 250
 MAX_DEPTH: Final = 30
 MAX_INT: Final = 2**63 - 1
 
-FUNCTIONS: Final[Mapping[str, str]] = {
-    "min": "_min",
-    "max": "_max",
-    "abs": "_abs",
-    "prod": "_prod",
-    "len": "_len",
-    "sum": "_sum",
-    "ceil_div": "_ceil_div",
-    "itemsize": "_itemsize",
-    "nbytes": "_nbytes",
-    "values": "_values",
-    "lengths": "_lengths",
-    "pages": "_pages",
-    "pairs": "_pairs",
-}
-"""The functions that an expression may call, and the helper that each compiles to."""
-
-_BINARY: Final[Mapping[type[ast.operator], str]] = {
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
-    ast.FloorDiv: "//",
-    ast.Mod: "%",
-    ast.Div: "/",
-}
-_TOTAL: Final[Mapping[str, str]] = {"//": "_floordiv", "%": "_mod", "/": "_truediv"}
-_COMPARISON: Final[Mapping[type[ast.cmpop], str]] = {
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.Is: "is",
-    ast.IsNot: "is not",
-    ast.In: "in",
-    ast.NotIn: "not in",
-}
 _FUNCTIONS: Final = "the functions are " + ", ".join(FUNCTIONS)
 _OPERATORS: Final = "the operators are + - * / // %"
 _LANGUAGE: Final = (
@@ -74,7 +38,10 @@ class ExpressionError(Exception):
     def __init__(self, message: str, remedy: str = _LANGUAGE) -> None:
         self.message = message
         self.remedy = remedy
-        super().__init__(f"{message}; {remedy}")
+        super().__init__(message, remedy)
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.remedy}"
 
 
 class Expression:
@@ -117,7 +84,7 @@ class Expression:
         ``symbolic=False`` logic is Python's own, which is quicker, and right where no value can be
         symbolic: conditions over params and the presence of inputs.
         """
-        return _Emitter(rename, symbolic).emit(self._tree)
+        return Emitter(rename, symbolic).emit(self._tree)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Expression) and other.source == self.source
@@ -180,7 +147,7 @@ def _children(node: ast.expr) -> Iterator[ast.expr]:
     elif isinstance(node, ast.Constant):
         _check_constant(node.value)
     elif isinstance(node, ast.BinOp):
-        if type(node.op) not in _BINARY:
+        if type(node.op) not in BINARY:
             raise ExpressionError(f"the operator {_spelled(node.op)} is not allowed", _OPERATORS)
         for side in (node.left, node.right):
             if isinstance(side, ast.Constant) and not isinstance(side.value, (int, float)):
@@ -199,7 +166,7 @@ def _children(node: ast.expr) -> Iterator[ast.expr]:
     elif isinstance(node, ast.Compare):
         yield from _comparison_children(node)
     elif isinstance(node, ast.Subscript):
-        if not isinstance(node.value, ast.Name) or _index(node.slice) is None:
+        if not isinstance(node.value, ast.Name) or constant_index(node.slice) is None:
             raise ExpressionError(
                 f"{ast.unparse(node)!r} is not a name with a constant index",
                 "write it as normalized_shape[0]",
@@ -221,7 +188,7 @@ def _children(node: ast.expr) -> Iterator[ast.expr]:
 
 def _comparison_children(node: ast.Compare) -> Iterator[ast.expr]:
     operands = [node.left, *node.comparators]
-    if len(node.ops) > 1 and any(map(_is_logic, operands)):
+    if len(node.ops) > 1 and any(map(is_logic, operands)):
         raise ExpressionError(
             f"{ast.unparse(node)!r} chains comparisons of bools", "compare two at a time"
         )
@@ -251,31 +218,16 @@ def _comparison_children(node: ast.Compare) -> Iterator[ast.expr]:
 
 
 def _check_constant(value: object) -> None:
-    if value is None or isinstance(value, (bool, float, str)):
+    if value is None or isinstance(value, (bool, str)):
+        return
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ExpressionError("the number is infinite", "write one that a float holds")
         return
     if not isinstance(value, int):
         raise ExpressionError(f"the literal {value!r} is not allowed")
     if value > MAX_INT:
         raise ExpressionError("the number does not fit in 64 bits", f"write at most {MAX_INT}")
-
-
-def _is_logic(node: ast.expr) -> bool:
-    """Whether an operand is a bool by its form."""
-    if isinstance(node, ast.Constant):
-        return isinstance(node.value, bool)
-    return isinstance(node, (ast.Compare, ast.BoolOp)) or (
-        isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
-    )
-
-
-def _index(node: ast.expr) -> int | None:
-    """Return the index that a subscript holds, or None where it is not a constant int."""
-    sign = 1
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        sign, node = -1, node.operand
-    if isinstance(node, ast.Constant) and type(node.value) is int:
-        return sign * node.value
-    return None
 
 
 def _names(node: ast.expr) -> Iterator[str]:
@@ -293,85 +245,3 @@ def _described(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute):
         return f"the attribute {ast.unparse(node)!r}"
     return f"{ast.unparse(node)!r} ({type(node).__name__})"
-
-
-class _Emitter:
-    """Writes a checked tree as Python."""
-
-    def __init__(self, rename: Callable[[str], str], symbolic: bool) -> None:
-        self.rename = rename
-        self.symbolic = symbolic
-        self.temporaries = 0
-
-    def emit(self, node: ast.expr) -> str:
-        method: Callable[[Any], str] = getattr(self, f"_{type(node).__name__.lower()}")
-        return method(node)
-
-    def _name(self, node: ast.Name) -> str:
-        return self.rename(node.id)
-
-    def _constant(self, node: ast.Constant) -> str:
-        return repr(node.value)
-
-    def _subscript(self, node: ast.Subscript) -> str:
-        return f"{self.emit(node.value)}[{_index(node.slice)}]"
-
-    def _call(self, node: ast.Call) -> str:
-        assert isinstance(node.func, ast.Name)
-        return f"{FUNCTIONS[node.func.id]}({', '.join(map(self.emit, node.args))})"
-
-    def _binop(self, node: ast.BinOp) -> str:
-        op = _BINARY[type(node.op)]
-        left, right = self.emit(node.left), self.emit(node.right)
-        plain = isinstance(node.right, ast.Constant) and bool(node.right.value)
-        if op in _TOTAL and not plain:
-            return f"{_TOTAL[op]}({left}, {right})"
-        return f"({left} {op} {right})"
-
-    def _unaryop(self, node: ast.UnaryOp) -> str:
-        operand = self.emit(node.operand)
-        if isinstance(node.op, ast.Not):
-            return f"_not({operand})" if self.symbolic else f"(not {operand})"
-        return f"(-{operand})" if isinstance(node.op, ast.USub) else f"(+{operand})"
-
-    def _boolop(self, node: ast.BoolOp) -> str:
-        word = "and" if isinstance(node.op, ast.And) else "or"
-        parts = [self.emit(value) for value in node.values]
-        if not self.symbolic:
-            return f"({f' {word} '.join(parts)})"
-        text = parts[-1]
-        for part in reversed(parts[:-1]):
-            text = f"_{word}({part}, lambda: {text})"
-        return text
-
-    def _ifexp(self, node: ast.IfExp) -> str:
-        test, body, orelse = self.emit(node.test), self.emit(node.body), self.emit(node.orelse)
-        if not self.symbolic:
-            return f"({body} if {test} else {orelse})"
-        return f"_if({test}, lambda: {body}, lambda: {orelse})"
-
-    def _compare(self, node: ast.Compare) -> str:
-        operands = [node.left, *node.comparators]
-        ops = [_COMPARISON[type(op)] for op in node.ops]
-        if ops[0] in ("in", "not in"):
-            assert isinstance(operands[1], ast.Tuple)
-            members = "".join(f"{self.emit(member)}, " for member in operands[1].elts)
-            text = f"_in({self.emit(node.left)}, ({members}))"
-            return text if ops[0] == "in" else f"_not({text})"
-        parts = [self.emit(operand) for operand in operands]
-        if self.symbolic and ops[0] in ("==", "!=") and any(map(_is_logic, operands)):
-            text = f"_same({', '.join(parts)})"
-            return text if ops[0] == "==" else f"_not({text})"
-        if len(ops) == 1 or not self.symbolic:
-            tail = "".join(f" {op} {part}" for op, part in zip(ops, parts[1:], strict=True))
-            return f"({parts[0]}{tail})"
-        # A middle operand belongs to two comparisons: binding it keeps it from being written twice.
-        names = []
-        for _ in parts:
-            self.temporaries += 1
-            names.append(f"_t{self.temporaries}")
-        pairs = [f"({a} {op} {b})" for a, op, b in zip(names[:-1], ops, names[1:], strict=True)]
-        text = pairs[-1]
-        for pair in reversed(pairs[:-1]):
-            text = f"_and({pair}, lambda: {text})"
-        return f"(lambda {', '.join(names)}: {text})({', '.join(parts)})"

@@ -50,7 +50,10 @@ class ManifestError(Exception):
 
     def __init__(self, faults: tuple[Fault, ...] | list[Fault]) -> None:
         self.faults: tuple[Fault, ...] = tuple(faults)
-        super().__init__("\n".join(str(fault) for fault in self.faults))
+        super().__init__(self.faults)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.faults))
 
 
 def _shown(path: Path) -> str:

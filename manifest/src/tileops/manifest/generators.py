@@ -32,6 +32,9 @@ __all__ = ["ARGUMENTS", "GeneratorError", "generate"]
 
 Values = Mapping[str, Any]
 
+MAX_VALUES: Final = 2**22
+"""What a generated input holds at most: a block table of 4096 sequences with 1024 pages each."""
+
 ARGUMENTS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
     "lengths": (frozenset(), frozenset({"each", "values", "total"})),
     "cu_seqlens": (frozenset(), frozenset({"each", "values", "total"})),
@@ -120,6 +123,10 @@ def generate(
             if given - needed - allowed:
                 raise GeneratorError(
                     f"{kind} takes no {', '.join(sorted(given - needed - allowed))}"
+                )
+            if math.prod(shapes[name]) > MAX_VALUES:
+                raise GeneratorError(
+                    f"it has {math.prod(shapes[name])} values; at most {MAX_VALUES} are generated"
                 )
             made[name] = list(_MAKERS[kind](_Context(arguments, names, made, shapes[name])))
         except GeneratorError as error:

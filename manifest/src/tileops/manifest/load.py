@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tileops.manifest._toml import tomllib
-from tileops.manifest.build import Malformed, build_entry
-from tileops.manifest.checks import check_meaning
+from tileops.manifest.checks import examine
 from tileops.manifest.checks.report import Report
-from tileops.manifest.expressions import ExpressionError
 from tileops.manifest.faults import Fault, ManifestError
 from tileops.manifest.model import Entry
 from tileops.manifest.names import class_key, stem_key
@@ -152,6 +150,9 @@ def parse_text(path: Path, text: str) -> dict[str, Any]:
     """
     try:
         document: dict[str, Any] = tomllib.loads(text)
+    except RecursionError:
+        fault = Fault(path, 1, "an entry is TOML", "values nested too deep", "nest them less")
+        raise ManifestError([fault]) from None
     except tomllib.TOMLDecodeError as error:
         message, line = _located(str(error), text)
         raise ManifestError(
@@ -168,16 +169,8 @@ def parse_text(path: Path, text: str) -> dict[str, Any]:
 def _read(path: Path, text: str, namespace: str) -> Entry:
     document = parse_text(path, text)
     report = Report(path, text)
-    try:
-        entry = build_entry(document, report.lines, path, namespace)
-    except (Malformed, ExpressionError) as error:
-        # The full checks know how to say what is wrong; they are slower, and need jsonschema.
-        from tileops.manifest.validate import validate_text
-
-        faults = validate_text(text, path, namespace)
-        raise ManifestError(faults or [Fault(path, 1, str(error))]) from error
-    entry = check_meaning(entry, report)
-    if report.faults:
+    entry = examine(document, report, namespace)
+    if entry is None or report.faults:
         raise ManifestError(report.sorted())
     return entry
 

@@ -1,4 +1,4 @@
-"""Manifests from elsewhere: a folder, a wheel, a git revision, or what is installed."""
+"""Manifests from elsewhere: a folder, a wheel, a git revision, a release, what is installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tileops.manifest.faults import Fault, ManifestError
 from tileops.manifest.load import load_text
 from tileops.manifest.model import Entry
 
-__all__ = ["Source", "SourceError", "read_source"]
+__all__ = ["NotReleasedError", "Source", "SourceError", "read_source"]
 
 _ENTRY: Final = re.compile(r"(?:^|/)tileops/manifest/entries/[^/]+/[^/]+\.toml$")
 _ABOUT: Final = re.compile(r"(?:^|/)tileops/manifest/__about__\.py$")
@@ -23,6 +23,10 @@ _VERSION: Final = re.compile(r"""^__version__\s*=\s*["']([^"']+)["']""", re.MULT
 
 class SourceError(Exception):
     """What was named as a manifest is none."""
+
+
+class NotReleasedError(SourceError):
+    """The last release was asked for, and there is none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,17 +39,22 @@ class Source:
 
 
 def read_source(name: str, repository: Path | None = None) -> Source:
-    """Return the manifest that ``name`` is: ``installed``, a folder, a wheel or a git revision.
+    """Return the manifest that ``name`` is.
 
-    A folder is a checkout, or any folder that has entries below it. A revision is looked up in
-    ``repository``, the working directory's unless said otherwise.
+    ``installed`` is the one that runs, ``released`` that of the newest tag ``manifest-v…`` before
+    the checked-out commit; else it is a folder, a wheel or a git revision. A folder is a checkout,
+    or any folder that has entries below it. Revisions are looked up in ``repository``, the working
+    directory's unless said otherwise.
 
+    :raises NotReleasedError: it is ``released``, and nothing was.
     :raises SourceError: it is none of these, or holds no entries.
     :raises ManifestError: entries in it are wrong.
     """
     path = Path(name)
     if name == "installed":
         path = Path(__file__).parent
+    elif name == "released":
+        return _source(name, *_from_git(_last_release(repository or Path()), repository or Path()))
     if path.is_dir():
         return _source(name, *_from_folder(path))
     if path.suffix == ".whl" and path.is_file():
@@ -99,6 +108,19 @@ def _from_folder(path: Path) -> tuple[list[str], Read]:
             names.append(about.relative_to(root).as_posix())
     visible = [name for name in names if not any(part[0] == "." for part in name.split("/"))]
     return visible, lambda name: (root / name).read_text(encoding="utf-8")
+
+
+def _last_release(repository: Path) -> str:
+    arguments = ["describe", "--tags", "--abbrev=0", "--match", "manifest-v*"]
+    done = subprocess.run(
+        ["git", "-C", str(repository), *arguments],
+        check=False,
+        capture_output=True,
+        encoding="utf-8",
+    )
+    if done.returncode != 0:
+        raise NotReleasedError("no tag manifest-v… comes before the checked-out commit")
+    return done.stdout.strip()
 
 
 def _from_git(revision: str, repository: Path) -> tuple[list[str], Read]:

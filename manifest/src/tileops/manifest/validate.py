@@ -11,18 +11,15 @@ import importlib.util
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tileops.manifest.build import build_entry
-from tileops.manifest.checks import check_meaning
+from tileops.manifest.checks import examine
 from tileops.manifest.checks.catalogue import check_catalogue, check_file_name
-from tileops.manifest.checks.grammar import check_grammar
 from tileops.manifest.checks.report import Report
-from tileops.manifest.checks.schema import check_schema
 from tileops.manifest.checks.workloads import check_roofline, check_tolerances, check_workloads
 from tileops.manifest.faults import Fault, ManifestError
 from tileops.manifest.load import EntryRoot, entry_roots, iter_files, parse_text, read_text
 from tileops.manifest.model import Entry
 
-__all__ = ["Validation", "conformance_faults", "validate_files", "validate_roots", "validate_text"]
+__all__ = ["Validation", "conformance_faults", "validate_files", "validate_roots"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,15 +62,6 @@ def validate_files(files: Sequence[tuple[Path, str]], known: Iterable[Entry] = (
     return Validation(tuple(entry for entry, _ in read), tuple(faults))
 
 
-def validate_text(text: str, path: Path, namespace: str) -> list[Fault]:
-    """Return the faults of one entry by itself: not those of its file's name or composition."""
-    try:
-        _, report = _examine(path, text, namespace)
-    except ManifestError as error:
-        return list(error.faults)
-    return report.sorted()
-
-
 def conformance_faults(entries: Sequence[Entry]) -> list[Fault] | None:
     """Return the faults of level 3, or None where core is not installed."""
     try:
@@ -90,14 +78,9 @@ def _examine(path: Path, text: str, namespace: str) -> tuple[Entry | None, Repor
     """Check one entry by itself; without an entry the report says why there is none."""
     document = parse_text(path, text)
     report = Report(path, text)
-    check_schema(document, report)
-    if report.faults:
+    entry = examine(document, report, namespace)
+    if entry is None:
         return None, report
-    check_grammar(document, report)
-    if report.faults:
-        return None, report
-    entry = build_entry(document, report.lines, path, namespace)
-    entry = check_meaning(entry, report)
     check_roofline(entry, report)
     sound = not report.faults
     check_tolerances(entry, report)

@@ -38,7 +38,7 @@ def test_an_instance_that_was_never_traced_leaves_nothing() -> None:
     x = torch.randn(2, 5)
     ScaleFwdOp(5)(x)
     gc.collect()
-    sizes = [len(instances._live), len(instances._recipes), len(instances._held)]
+    sizes = [len(instances.live), len(instances._recipes), len(instances._held)]
     counters = len(instances._next)
     for turn in range(10_000):
         op = ScaleFwdOp(5)
@@ -46,7 +46,7 @@ def test_an_instance_that_was_never_traced_leaves_nothing() -> None:
             op(x)
     del op
     gc.collect()
-    assert [len(instances._live), len(instances._recipes), len(instances._held)] == sizes
+    assert [len(instances.live), len(instances._recipes), len(instances._held)] == sizes
     assert len(instances._next) == counters
 
 
@@ -80,7 +80,7 @@ def test_a_graph_traced_with_real_tensors_keeps_its_target() -> None:
     graph = make_fx(lambda x: ops[0](x))(x)
     ops.clear()
     gc.collect()
-    assert instances._live.get(key) is None
+    assert instances.live.get(key) is None
     torch.testing.assert_close(graph(x), x * 0.5)
     assert find(key)._explicit_target == "reference"
 

@@ -32,9 +32,11 @@ def check_effects(entry: Entry, report: Report) -> tuple[Branch, ...]:
         return branches(entry.family, entry.snake, signature)
     except EffectError as error:
         report.add(("signature",), error.message, "", error.remedy)
-    except (KeyError, TypeError, ValueError, IndexError):
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         # Rules take part in enumerating branches, and a faulty rule has been reported.
-        pass
+        if not report.faults:
+            what = f"{type(error).__name__}: {error}"
+            report.add(("signature",), "the effects can be enumerated", what, "simplify the rules")
     return ()
 
 

@@ -200,9 +200,22 @@ def _check_generators(
 def _check_call(entry: Entry, workload: Workload, where: Where, report: Report) -> None:
     try:
         call = resolve(entry, workload)
+        _check_rules(entry, workload, call, where, report)
     except GeneratorError as error:
         report.add((*where, "generators"), f"{shown(where)}.generators: {error}")
-        return
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        # An index that is out of a shape, say: types are known before sizes are.
+        report.add(
+            where,
+            f"the workload {workload.label!r} can be evaluated",
+            f"{type(error).__name__}: {error}",
+            "add a rule before the one that fails, or change the workload",
+        )
+
+
+def _check_rules(
+    entry: Entry, workload: Workload, call: Call, where: Where, report: Report
+) -> None:
     for value in entry.signature.inputs:
         absent = call.inputs[value.name] is None
         condition = value.optional
@@ -235,11 +248,7 @@ def _check_results(
                 where, f"{name} has sizes of at least 0", str(list(facts.shape)), "mend the dims"
             )
             return
-    try:
-        work = least_work(entry, call)
-    except ValueError as error:
-        report.add(("roofline",), f"the roofline of {workload.label!r}: {error}")
-        return
+    work = least_work(entry, call)
     if min(work) < 0:
         report.add(
             ("roofline",),

@@ -5,5 +5,9 @@ that it calls becomes a node of the caller's graph. The family has no op yet.
 """
 
 from tileops.composite.__about__ import __version__
+from tileops.manifest import require_manifest
+
+# Before any entry is read: another manifest would fail there, and not say why.
+require_manifest("tileops-composite")
 
 __all__ = ["__version__"]

@@ -3,7 +3,13 @@
 Importing this package loads no TileLang and touches no device.
 """
 
+# ruff: noqa: E402
 from tileops.core.__about__ import __version__
+from tileops.manifest import require_manifest
+
+# Before any entry is read: another manifest would fail there, and not say why.
+require_manifest("tileops-core")
+
 from tileops.core.families import load_families
 from tileops.core.kernels import CallSpec, Kernel, KernelInterface, fills
 from tileops.core.op import Op

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch._C._functorch import TransformType, is_gradtrackingtensor, peek_interpreter_stack
+from torch._C._functorch import TransformType, peek_interpreter_stack
 from torch.autograd import forward_ad
 
 from tileops.core.errors import GradientError
@@ -35,23 +35,23 @@ def autograd_kernel(
 
     def kernel(keyset: Any, *arguments: Any) -> Any:
         interpreter = peek_interpreter_stack()
-        if (
-            interpreter is not None
-            and interpreter.key() in _DIFFERENTIATING
-            and any(isinstance(a, torch.Tensor) and is_gradtrackingtensor(a) for a in arguments)
-        ):
-            raise GradientError(_message(op))
-        if forward_ad._current_level < 0 and not (
-            torch.is_grad_enabled()
-            and any(isinstance(a, torch.Tensor) and a.requires_grad for a in arguments)
-        ):
+        tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
+        asked = torch.is_grad_enabled() and any(a.requires_grad for a in tensors)
+        if interpreter is not None:
+            # A transform lifts every tensor to its level; only those that it follows count.
+            if interpreter.key() == TransformType.Jvp:
+                asked = any(forward_ad.unpack_dual(a).tangent is not None for a in tensors)
+            if asked and interpreter.key() in _DIFFERENTIATING:
+                raise GradientError(_message(op))
+            return overload().redispatch(keyset & torch._C._after_autograd_keyset, *arguments)
+        if forward_ad._current_level < 0 and not asked:
             return overload().redispatch(keyset & torch._C._after_autograd_keyset, *arguments)
         for position, name in written.items():
             _check_writable(op, name, arguments[position])
-        result = _Call.apply(op, overload(), keyset, *arguments)  # type: ignore[no-untyped-call]
+        result = _Call.apply(op, overload(), keyset, *arguments)
         # One node for each written tensor: a node that writes a view may return nothing else.
         for position in written:
-            _Written.apply(op, arguments[position], *arguments)  # type: ignore[no-untyped-call]
+            _Written.apply(op, arguments[position], *arguments)
         return result
 
     return kernel

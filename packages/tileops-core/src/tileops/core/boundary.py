@@ -16,7 +16,8 @@ from tileops.core import checks
 from tileops.core.autograd import autograd_kernel
 from tileops.core.errors import TileOpsError
 from tileops.core.generate import BOUNDARY_ABI, generate, operator_signature
-from tileops.core.instances import exported, find, find_for_trace, known_class
+from tileops.core.instances import exported, find, find_for_trace, known_class, live
+from tileops.core.overlap import refuse_overlap
 from tileops.core.params import word
 from tileops.core.registration import TAGS, OperatorSpec, register, shortcut
 from tileops.core.serve import serve
@@ -117,10 +118,12 @@ def _namespace(entry: Entry) -> dict[str, Any]:
         "_empty": torch.empty,
         "_exported": exported,
         "_find": find,
+        "_live": live,
         "_find_for_trace": find_for_trace,
         "_serve": serve,
         "_no_branch": _no_branch,
         "_word": word,
+        "_refuse_overlap": refuse_overlap,
         "_messages": tuple(rule.message for rule in signature.rules),
         "_combinations": tuple(
             {name: _dtype(dtype) for name, dtype in combination.items()}

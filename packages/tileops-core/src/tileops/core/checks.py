@@ -20,7 +20,6 @@ __all__ = [
     "match_out",
     "missing",
     "not_a_tensor",
-    "refuse_overlap",
     "require",
     "say",
 ]
@@ -117,33 +116,6 @@ def match_out(
     match(op, "out", out.shape, spelling, shape)
 
 
-def refuse_overlap(
-    op: str, written: Sequence[str], tensors: Sequence[tuple[str, torch.Tensor | None]]
-) -> None:
-    """Requires that no written tensor share memory with another argument or with itself.
-
-    Raises:
-        ArgumentError: two arguments overlap, or a written one addresses an element twice.
-    """
-    present = {name: tensor for name, tensor in tensors if tensor is not None}
-    for name in written:
-        target = present[name]
-        if torch._debug_has_internal_overlap(target) == 1:
-            raise ArgumentError(
-                f"{op}: {name} is written, and several of its elements share one memory location "
-                f"(strides {list(target.stride())}); pass a tensor that owns its elements, such "
-                f"as {name}.contiguous()"
-            )
-        for other, tensor in present.items():
-            if other == name or (other in written and other < name):
-                continue
-            if tensor is target or torch._C._overlaps(target, tensor):
-                raise ArgumentError(
-                    f"{op}: {name} is written and shares memory with {other}; pass tensors that "
-                    f"do not overlap, such as {other}.clone()"
-                )
-
-
 def not_a_tensor(op: str, name: str, value: Any, optional: bool) -> ArgumentError:
     needs = "a Tensor or None" if optional else "a Tensor"
     came = "None" if value is None else f"of type {type(value).__name__}"
@@ -157,6 +129,11 @@ def missing(op: str, name: str, condition: str) -> ArgumentError:
 
 
 def bad_layout(op: str, name: str, tensor: torch.Tensor) -> ArgumentError:
+    if tensor.is_nested:
+        return ArgumentError(
+            f"{op}: {name} is a nested tensor, but the signature needs a plain one; pad it, for "
+            f"example with torch.nested.to_padded_tensor({name}, 0.0)"
+        )
     return ArgumentError(
         f"{op}: {name} has the layout {tensor.layout}, but the signature needs torch.strided; "
         f"convert it, for example with {name}.to_dense()"

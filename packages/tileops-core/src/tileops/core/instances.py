@@ -2,7 +2,7 @@
 
 A key is the string through which an operator finds its instance:
 ``<Class>@<digest><params>#<n>``, for example
-``RMSNormFwdOp@5c0ffee123(normalized_shape=(4096,), eps=None)#0``. What stands before ``#`` is the
+``RMSNormFwdOp@85c6077bf9fa(normalized_shape=(4096,), eps=None)#0``. What stands before ``#`` is the
 *description* of the specialization, the same in every process; ``n`` counts its instances in this
 process and is never given twice. So a second process that builds the same ops in the same order
 gets the same keys, and finds what PyTorch's compilers cached for them; and no instance ever meets
@@ -26,7 +26,16 @@ from tileops.core.params import read, spell
 if TYPE_CHECKING:
     from tileops.core.op import Op
 
-__all__ = ["adopt", "describe", "exported", "find", "find_for_trace", "known_class", "not_traced"]
+__all__ = [
+    "adopt",
+    "describe",
+    "exported",
+    "find",
+    "find_for_trace",
+    "known_class",
+    "live",
+    "not_traced",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +53,8 @@ _lock = threading.RLock()
 _reviving = threading.local()
 _next: dict[str, int] = {}
 # A plain dict of references: WeakValueDictionary costs a compiled call three times as much.
-_live: dict[str, weakref.ref[Op]] = {}
+live: dict[str, weakref.ref[Op]] = {}
+"""The instances by their keys; for the generated source, which looks keys up itself."""
 _held: dict[str, Op] = {}
 _recipes: dict[str, _Recipe] = {}
 _classes: dict[str, type[Op]] = {}
@@ -81,7 +91,7 @@ def adopt(instance: Op, description: str) -> str:
             number = _next.get(description, 0)
             _next[description] = number + 1
         key = f"{description}#{number}"
-    _live[key] = weakref.ref(instance, functools.partial(_forget, key))
+    live[key] = weakref.ref(instance, functools.partial(_forget, key))
     return key
 
 
@@ -109,8 +119,8 @@ def _split(key: str) -> tuple[str, int | None]:
 
 def _forget(key: str, reference: weakref.ref[Op]) -> None:
     # Another thread may have revived the key since this instance was collected.
-    if _live.get(key) is reference:
-        del _live[key]
+    if live.get(key) is reference:
+        del live[key]
 
 
 def exported(description: str, target: str | None) -> str:
@@ -138,7 +148,7 @@ def find(key: str) -> Op:
     Raises:
         KeyLookupError: the key describes no op that this process has imported.
     """
-    reference = _live.get(key)
+    reference = live.get(key)
     instance = reference() if reference is not None else None
     return instance if instance is not None else _revive(key)
 
@@ -153,7 +163,7 @@ def find_for_trace(key: str) -> Op:
 
 def _revive(key: str) -> Op:
     with _lock:
-        reference = _live.get(key)
+        reference = live.get(key)
         instance = reference() if reference is not None else _held.get(key)
         if instance is None:
             recipe = _recipes.get(key) or _read(key)

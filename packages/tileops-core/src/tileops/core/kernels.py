@@ -129,22 +129,22 @@ def program_for(
         )
     with _lock:
         lock = _building.setdefault(identity, threading.Lock())
-    with lock:
-        program = _programs.get(identity)
-        if program is None:
-            try:
+    try:
+        with lock:
+            program = _programs.get(identity)
+            if program is None:
                 with _current(device):
-                    program = build()
-            except (CaptureError, TargetError):
-                raise
-            except Exception as error:
-                raise KernelBuildError(
-                    f"{op}: the kernel for {shape} could not be built: {error}"
-                ) from error
-            _programs[identity] = program
-    with _lock:
-        _building.pop(identity, None)
-    return program
+                    program = _programs[identity] = build()
+            return program
+    except (CaptureError, TargetError):
+        raise
+    except Exception as error:
+        raise KernelBuildError(
+            f"{op}: the kernel for {shape} could not be built: {error}"
+        ) from error
+    finally:
+        with _lock:
+            _building.pop(identity, None)
 
 
 def iter_programs() -> Iterator[tuple[Hashable, Any]]:

@@ -8,12 +8,12 @@ was resolved and built. A call that fails leaves the instance as it was.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from tileops.core.errors import TileOpsError
+from tileops.core.errors import ResultError, TileOpsError
 from tileops.core.plans import Launch, Plan, replay
 from tileops.core.results import enforce
 from tileops.core.targets import Target, resolve
@@ -38,18 +38,30 @@ class OutputSpec(NamedTuple):
 class State:
     """What an instance keeps between calls: the targets that serve it and its kernels."""
 
-    __slots__ = ("kernels", "served_by", "targets")
+    __slots__ = ("kernels", "returned", "served_by", "targets")
 
     def __init__(self) -> None:
         self.targets: dict[torch.device, Target] = {}
         self.kernels: dict[Any, Callable[..., Any]] = {}
         self.served_by: str | None = None
+        self.returned: dict[int, Any] = {}
 
 
 class CallContext:
     """One call in flight: its target, the outputs to allocate, and what it built so far."""
 
-    __slots__ = ("buffers", "built", "launches", "op", "outer", "specs", "target")
+    __slots__ = (
+        "allocated",
+        "buffers",
+        "built",
+        "by_kernels",
+        "launches",
+        "op",
+        "outer",
+        "specs",
+        "target",
+        "written",
+    )
 
     def __init__(
         self,
@@ -57,6 +69,7 @@ class CallContext:
         target: Target,
         specs: dict[str, OutputSpec],
         buffers: dict[str, torch.Tensor],
+        written: Sequence[torch.Tensor] = (),
     ) -> None:
         self.op = op
         self.target = target
@@ -64,6 +77,9 @@ class CallContext:
         self.buffers = buffers
         self.built: dict[Any, Callable[..., Any]] = {}
         self.launches: list[Launch] = []
+        self.written = written
+        self.allocated: list[torch.Tensor] = []
+        self.by_kernels = 0
         self.outer: CallContext | None = None
 
     def __enter__(self) -> CallContext:
@@ -74,10 +90,21 @@ class CallContext:
     def __exit__(self, *_: object) -> None:
         _local.context = self.outer
 
+    def is_empty(self, name: str) -> bool:
+        """Whether the output ``name`` has no elements."""
+        return name in self.specs and 0 in self.specs[name].shape
+
+    def has_nothing_to_do(self, outputs: Sequence[str]) -> bool:
+        """Whether a kernel that fills ``outputs`` has no element to write, there or elsewhere."""
+        return all(map(self.is_empty, outputs)) and not any(t.numel() for t in self.written)
+
     def output(self, name: str) -> torch.Tensor:
         """The tensor that a kernel fills for the output ``name``."""
         buffer = self.buffers.get(name)
-        return self.specs[name].empty() if buffer is None else buffer
+        if buffer is None:
+            buffer = self.specs[name].empty()
+            self.allocated.append(buffer)
+        return buffer
 
 
 _local = threading.local()
@@ -101,23 +128,33 @@ def current(op: Op) -> CallContext:
 def kernel_for(op: Op, interface: str, call: Any) -> Callable[..., Any]:
     """What serves ``call``: takes the interface's inputs, returns its outputs."""
     context = current(op)
+    outputs = op.interfaces[interface].outputs
+    if context.has_nothing_to_do(outputs):
+        # Nothing to compute; and there may be no kernel for an axis of no elements.
+        return lambda *_: _one_or_all(tuple(context.output(name) for name in outputs))
     identity = (context.target.name, interface, call)
     kernel = op._state.kernels.get(identity) or context.built.get(identity)
     if kernel is None:
         kernel = context.built[identity] = context.target.kernel(op, interface, call)
     if not getattr(kernel, "fills_outputs", False):
         return kernel
-    outputs = op.interfaces[interface].outputs
 
     def launch(*inputs: torch.Tensor | None) -> Any:
         results = tuple(context.output(name) for name in outputs)
         context.launches.append(Launch(kernel, inputs, outputs, results))
-        # Nothing to compute, and an empty grid cannot be launched.
-        if any(result.numel() for result in results):
-            kernel(*inputs, *results)
-        return results[0] if len(results) == 1 else results
+        before = _versions(context.written)
+        kernel(*inputs, *results)
+        after = _versions(context.written)
+        context.by_kernels += sum(after.values()) - sum(before.values())
+        return _one_or_all(results)
 
     return launch
+
+
+def _one_or_all(results: tuple[torch.Tensor, ...]) -> Any:
+    if not results:
+        return None
+    return results[0] if len(results) == 1 else results
 
 
 def serve(
@@ -131,10 +168,11 @@ def serve(
     entry = type(op).entry
     branch = entry.branches[index]
     names = type(op)._argument_names[index]
-    given = dict(zip(names, arguments, strict=True))
+    given = dict(zip(names, _told_apart(arguments), strict=True))
     written = [name for name in (*branch.written, "out") if name == "out" or name in names]
     written = [name for name in written if given.get(name) is not None]
     original = {name: given[name] for name in written}
+    passed = dict(given)
     for name, tensor in original.items():
         # Copied in here and back through the strides below: kernels see contiguous tensors only.
         given[name] = tensor.contiguous()
@@ -155,15 +193,29 @@ def serve(
     target = op._state.targets.get(device)
     if target is None:
         target = resolve(type(op).__name__, op._explicit_target, device)
-    out = {"out": given.pop("out")} if branch.out else {}
-    context = CallContext(op, target, outputs, buffers)
+    context = CallContext(op, target, outputs, buffers, [given[name] for name in written])
     # Autocast is off while AOTAutograd traces; a target made of PyTorch operators must not give
     # one dtype eager and another compiled.
+    tensors = [item for item in given.values() if isinstance(item, torch.Tensor)]
+    inputs = [given[spec.name] for spec in entry.signature.inputs]
+    named = {name: given[name] for name in names[len(inputs) :]}
+    before = _versions(tensors)
     with context, torch._C._DisableAutocast(), torch.no_grad():
-        result = op.forward(*given.values(), **out)
-    results = enforce(op, target.name, outputs, buffers, result, arguments)
+        result = op.forward(*inputs, **named)
+    after = _versions(tensors)
+    results = enforce(
+        op,
+        target.name,
+        outputs,
+        buffers,
+        result,
+        passed,
+        context.allocated,
+        nested=context.outer is not None,
+    )
+    own = key is not None and _own_writes(op, context, given, before, after)
     for name, tensor in original.items():
-        if (temporary := given.get(name, out.get(name))) is not tensor:
+        if (temporary := given[name]) is not tensor:
             tensor.copy_(temporary)
         torch.autograd.graph.increment_version(tensor)
 
@@ -171,11 +223,60 @@ def serve(
     op._state.kernels.update(context.built)
     op._state.served_by = target.name
     if key is not None:
-        _keep_plan(op, index, specs, arguments, key, context, results, list(original.values()))
+        _keep_plan(op, index, specs, list(passed.values()), key, context, results, replayed=not own)
     returned = [results[name] for name in branch.returns]
     if not returned:
         return None
     return returned[0] if len(returned) == 1 else tuple(returned)
+
+
+def _versions(tensors: Sequence[torch.Tensor]) -> dict[int, int]:
+    """How often PyTorch wrote each tensor so far, by id; of inference tensors nobody counts."""
+    return {id(item): item._version for item in tensors if not item.is_inference()}
+
+
+def _own_writes(
+    op: Op,
+    context: CallContext,
+    given: Mapping[str, Any],
+    before: Mapping[int, int],
+    after: Mapping[int, int],
+) -> bool:
+    """Whether ``forward`` wrote a tensor by itself, and not by a kernel alone.
+
+    Repeating its launches would leave that write out. Where nobody counts, it may have.
+
+    Raises:
+        ResultError: a tensor was written that the branch does not write.
+    """
+    for name, item in given.items():
+        if before.get(id(item)) != after.get(id(item)) and not any(
+            # Views of one tensor share its count.
+            item is tensor or torch._C._overlaps(item, tensor)
+            for tensor in context.written
+        ):
+            raise ResultError(
+                f"{type(op).__name__}: the target {context.target.name!r} wrote the argument "
+                f"{name!r}, but the signature of this call does not let it; mend the target"
+            )
+    written = [id(tensor) for tensor in context.written]
+    if any(item not in before for item in written):
+        return True
+    return sum(after[item] - before[item] for item in written) != context.by_kernels
+
+
+def _told_apart(arguments: Sequence[Any]) -> list[Any]:
+    """The arguments, each tensor an object of its own.
+
+    A plan finds a kernel's tensors among the arguments by identity: after a call with one tensor
+    in two places it would give the next call's second tensor to nobody.
+    """
+    found: list[Any] = []
+    for item in arguments:
+        if isinstance(item, torch.Tensor) and any(item is other for other in found):
+            item = item.detach()
+        found.append(item)
+    return found
 
 
 _MOST_PLANS = 4096
@@ -189,12 +290,13 @@ def _keep_plan(
     key: Any,
     context: CallContext,
     results: dict[str, torch.Tensor],
-    written: Sequence[torch.Tensor],
+    *,
+    replayed: bool,
 ) -> None:
     branch = type(op).entry.branches[index]
     settled = key[1]
     plan: Plan | None = None
-    if settled:
+    if settled and replayed:
         plan = replay(
             context.launches,
             arguments,
@@ -202,7 +304,7 @@ def _keep_plan(
             context.buffers,
             branch.returns,
             results,
-            written,
+            context.written,
         )
     if plan is None:
 

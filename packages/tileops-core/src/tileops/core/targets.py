@@ -113,6 +113,9 @@ def default_target() -> str | None:
 def set_default_target(name: str | None) -> None:
     """Sets the process default for ops built without ``target=``; None returns to detection.
 
+    An instance asks once for each device, at its first call there: one that has served a call
+    keeps the target that served it.
+
     Raises:
         TargetError: no target of this name is registered.
     """

@@ -23,6 +23,7 @@ __all__ = [
     "EXPORTING",
     "PROBES",
     "TRACED",
+    "UNTRACED",
     "UNWATCHED",
     "dispatcher_bypass",
     "set_dispatcher_bypass",
@@ -31,6 +32,8 @@ __all__ = [
 _NEEDED = (
     "torch._C._len_torch_dispatch_stack",
     "torch._C._len_torch_function_stack",
+    "torch._C._dispatch_tls_is_dispatch_key_included",
+    "torch._C.DispatchKey.PreDispatch",
     "torch._C._functorch.peek_interpreter_stack",
     "torch._C._get_tracing_state",
     "torch._C._autograd._profiler_enabled",
@@ -91,6 +94,8 @@ PROBES: dict[str, Any] = {
 if _available():
     PROBES |= {
         "_dispatch_stack": torch._C._len_torch_dispatch_stack,
+        "_included": torch._C._dispatch_tls_is_dispatch_key_included,
+        "_PRE_DISPATCH": torch._C.DispatchKey.PreDispatch,
         "_function_stack": torch._C._len_torch_function_stack,
         "_interpreter": torch._C._functorch.peek_interpreter_stack,
         "_tracing": torch._C._get_tracing_state,
@@ -115,10 +120,10 @@ if _available():
     TRACED = "not _compiling() and (_dispatch_stack() or _tracing() is not None)"
 
 UNWATCHED = (
-    # First: dynamo folds it while it traces, and reads nothing further.
-    "not _compiling()",
     "not _switch.off",
     "not _dispatch_stack()",
+    # make_fx(pre_dispatch=True) and export keep a stack of modes of their own behind this key.
+    "not _included(_PRE_DISPATCH)",
     "not _function_stack()",
     "_interpreter() is None",
     "_tracing() is None",
@@ -126,4 +131,8 @@ UNWATCHED = (
     "not _profiler._is_profiler_enabled",
     "_forward_ad._current_level < 0",
 )
-"""The conditions, in the order in which they are asked, under which nothing watches."""
+"""The conditions under which nothing watches an operator."""
+
+UNTRACED = "not _compiling()"
+"""The condition, for a call, that is asked before them: dynamo folds it while it traces, and reads
+nothing further."""

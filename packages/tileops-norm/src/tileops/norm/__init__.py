@@ -4,7 +4,12 @@ The family for ops that rescale their input by statistics of it: RMSNorm, LayerN
 of them that also add a residual.
 """
 
+from tileops.manifest import require_manifest
 from tileops.norm.__about__ import __version__
-from tileops.norm.rms_norm import RMSNormFwdOp
+
+# Before any entry is read: another manifest would fail there, and not say why.
+require_manifest("tileops-norm")
+
+from tileops.norm.rms_norm import RMSNormFwdOp  # noqa: E402
 
 __all__ = ["RMSNormFwdOp", "__version__"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from tileops.core.generate.writer import Writer, tuple_display, tuple_or_one
-from tileops.core.watch import EXPORTING, TRACED, UNWATCHED
+from tileops.core.watch import EXPORTING, TRACED, UNTRACED, UNWATCHED
 from tileops.manifest.model import Branch
 
 __all__ = ["put_boundary", "put_branch", "put_call"]
@@ -45,6 +45,9 @@ def put_boundary(writer: Writer) -> None:
             guard = f"{name} is not None and " if optional else ""
             with writer.block(f"if {guard}not isinstance({name}, _Tensor):"):
                 writer.put(f"raise _not_a_tensor(_OP, {name!r}, {name}, {optional})")
+            # Here, because no operator of ours is ever reached with one.
+            with writer.block(f"if {guard}{name}.is_nested:"):
+                writer.put(f"raise _bad_layout(_OP, {name!r}, {name})")
         exported = "_exported(self._description, self._explicit_target)"
         writer.put(f"_key = {exported} if {EXPORTING} else self._key")
         # Such as a graph of make_fx or torch.jit.trace, which calls the operator with this key.
@@ -87,6 +90,13 @@ def _put_run(writer: Writer, index: int, branch: Branch) -> None:
         writer.put(")")
         writer.put(f"_plan_key = {_plan_key(writer, index, branch, '_settled')}")
         writer.put("_plan = self._plans.get(_plan_key)")
+        # A layout is no part of the key: what is not strided goes to the checks, which refuse it.
+        strided = [
+            _or_none(writer, branch, name, f"{name}.layout is _strided")
+            for name in writer.tensors(branch)
+        ]
+        with writer.block(f"if not (_settled or ({' and '.join(strided)})):"):
+            writer.put("_plan = None")
         with writer.block("if _plan is None:"):
             writer.put(f"_specs = {_infer(writer, branch)}")
         # Where two tensors lie is no part of a plan.
@@ -102,8 +112,13 @@ def _put_operator(writer: Writer, index: int, branch: Branch) -> None:
     writer.put()
     with writer.block(f"def _operator_{index}({arguments}, key):"):
         with _unwatched(writer, branch):
-            writer.put("self = _find(key)")
-            with _known_plan(writer, index, branch):
+            # Spelt out, and not `_find`: a compiled call pays for each further frame.
+            writer.put("_reference = _live.get(key)")
+            writer.put("self = None if _reference is None else _reference()")
+            with (
+                writer.block("if self is not None:"),
+                _known_plan(writer, index, branch),
+            ):
                 writer.put(f"return _plan(self, {arguments})")
         writer.put(f"return _dispatch_{index}({arguments}, key)")
     for role, find in (("run", "_find"), ("fake", "_find_for_trace")):
@@ -118,7 +133,7 @@ def _unwatched(writer: Writer, branch: Branch | None) -> AbstractContextManager[
     Every tensor must be plain memory, contiguous and aligned: what a plan may launch upon. The
     order matters: each condition is safe to ask only where those before it hold.
     """
-    conditions = list(UNWATCHED)
+    conditions = [*([UNTRACED] if branch is None else []), *UNWATCHED]
     needs_grad = []
     for name in writer.tensors(branch):
         plain = f"type({name}) in _plain_types and {_settled(name)}"

@@ -1,0 +1,129 @@
+"""Refuses calls whose written tensors share memory.
+
+What such a call gives depends on the order in which a kernel happens to write; and a compiler may
+have cloned one of the tensors, so that it gives one thing eager and another compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from tileops.core.errors import ArgumentError
+
+__all__ = ["refuse_overlap"]
+
+
+def refuse_overlap(
+    op: str, written: Sequence[str], tensors: Sequence[tuple[str, torch.Tensor | None]]
+) -> None:
+    """Requires that no written tensor share memory with another argument or with itself.
+
+    Views of one tensor that have no element in common are welcome, also where they interleave, as
+    the columns of a fused projection do.
+
+    Raises:
+        ArgumentError: two arguments overlap, or a written one addresses an element twice.
+    """
+    present = {name: tensor for name, tensor in tensors if tensor is not None}
+    for number, name in enumerate(written):
+        target = present[name]
+        if _overlaps_itself(target):
+            raise ArgumentError(
+                f"{op}: {name} is written, and several of its elements share one memory location "
+                f"(strides {list(target.stride())}); pass a tensor that owns its elements, such "
+                f"as {name}.contiguous()"
+            )
+        for other, tensor in present.items():
+            if other == name or other in written[:number]:
+                continue
+            if not _apart(target, tensor):
+                raise ArgumentError(
+                    f"{op}: {name} is written and shares memory with {other}; pass tensors that "
+                    f"do not overlap, such as {other}.clone()"
+                )
+
+
+def _overlaps_itself(tensor: torch.Tensor) -> bool:
+    dims = list(zip(tensor.stride(), tensor.shape, strict=True))
+    if not all(isinstance(stride, int) and isinstance(size, int) for stride, size in dims):
+        # A comparison would tie the graph to these sizes; the body asks again.
+        return torch._debug_has_internal_overlap(tensor) == 1
+    if any(size == 0 for _, size in dims):
+        return False
+    # Every view that slicing, stepping, selecting or permuting makes passes: each stride steps
+    # over all that the smaller ones reach.
+    reach = 0
+    for stride, size in sorted(dims):
+        if size > 1:
+            if stride <= reach:
+                return True
+            reach += stride * (size - 1)
+    return False
+
+
+def _apart(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether no element of one is shown to lie in memory of the other."""
+    if any(isinstance(size, int) and size == 0 for size in (*a.shape, *b.shape)):
+        return True
+    if a is b:
+        return False
+    distance: Any
+    if torch._C._overlaps(a, b):
+        # Of one storage: PyTorch asks no further than that.
+        distance = _offset(b) - _offset(a)
+    elif isinstance(a, FakeTensor) or isinstance(b, FakeTensor) or a.is_meta or b.is_meta:
+        return True
+    else:
+        # Two storages may stand for the same memory, as after a round trip through NumPy.
+        distance = b.data_ptr() - a.data_ptr()
+    if any(_apart_modulo(a, b, distance, period) for period in set(_periods(a, b))):
+        return True
+    before, after = _reach(a, None) <= distance, distance + _reach(b, None) <= 0
+    if isinstance(before, bool) and isinstance(after, bool):
+        return before or after
+    from torch.fx.experimental.symbolic_shapes import guard_or_true  # imports SymPy
+
+    # Sizes that nobody knows yet are asked again in the body.
+    return bool(guard_or_true(before) or guard_or_true(after))
+
+
+def _apart_modulo(a: torch.Tensor, b: torch.Tensor, distance: Any, period: int) -> bool:
+    """Whether the two lie in different parts of a period of memory that both repeat with.
+
+    So it is for the columns of one matrix: a row's stride is the period.
+    """
+    first, second = _reach(a, period), _reach(b, period)
+    if not all(isinstance(value, int) for value in (first, second, distance)):
+        return False
+    start: int = distance % period
+    return bool(first <= start and start + second <= period)
+
+
+def _is_one(size: Any) -> bool:
+    return isinstance(size, int) and size == 1
+
+
+def _periods(*tensors: torch.Tensor) -> Iterator[int]:
+    for tensor in tensors:
+        for stride, size in zip(tensor.stride(), tensor.shape, strict=True):
+            if isinstance(stride, int) and stride > 0 and not _is_one(size):
+                yield stride * tensor.element_size()
+
+
+def _reach(tensor: torch.Tensor, period: int | None) -> Any:
+    """The bytes from the first element to behind the last, without axes that repeat a period."""
+    width = tensor.element_size()
+    reach: Any = width
+    for stride, size in zip(tensor.stride(), tensor.shape, strict=True):
+        step = stride * width
+        if period is None or not isinstance(step, int) or step % period:
+            reach = reach + step * (size - 1)
+    return reach
+
+
+def _offset(tensor: torch.Tensor) -> Any:
+    return tensor.storage_offset() * tensor.element_size()
