@@ -8,7 +8,7 @@ was resolved and built. A call that fails leaves the instance as it was.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -22,7 +22,16 @@ from tileops.core.writes import WriteWatch
 if TYPE_CHECKING:
     from tileops.core.op import Op
 
-__all__ = ["CallContext", "OutputSpec", "State", "current", "kernel_for", "serve"]
+__all__ = [
+    "CallContext",
+    "KernelInUse",
+    "OutputSpec",
+    "State",
+    "current",
+    "kernel_for",
+    "kernels_in_use",
+    "serve",
+]
 
 
 class OutputSpec(NamedTuple):
@@ -149,6 +158,21 @@ def kernel_for(op: Op, interface: str, call: Any) -> Callable[..., Any]:
         return _one_or_all(results)
 
     return launch
+
+
+class KernelInUse(NamedTuple):
+    """A kernel of an instance: who made it, for which interface and which call spec."""
+
+    target: str
+    interface: str
+    call: Any
+    kernel: Callable[..., Any]
+
+
+def kernels_in_use(op: Op) -> Iterator[KernelInUse]:
+    """The kernels that calls of ``op`` have left with it."""
+    for (target, interface, call), kernel in list(op._state.kernels.items()):
+        yield KernelInUse(target, interface, call, kernel)
 
 
 def _one_or_all(results: tuple[torch.Tensor, ...]) -> Any:
