@@ -220,6 +220,8 @@ def serve(
         torch.autograd.graph.increment_version(tensor)
 
     op._state.targets[device] = target
+    if len(op._state.kernels) + len(context.built) > _MOST_KERNELS:
+        op._state.kernels.clear()
     op._state.kernels.update(context.built)
     op._state.served_by = target.name
     if key is not None:
@@ -280,6 +282,7 @@ def _told_apart(arguments: Sequence[Any]) -> list[Any]:
 
 
 _MOST_PLANS = 4096
+_MOST_KERNELS = 1024
 
 
 def _keep_plan(
