@@ -20,8 +20,9 @@ from tileops.core.targets import Target, resolve
 
 if TYPE_CHECKING:
     from tileops.core.op import Op
+    from tileops.manifest.model import Branch, Entry
 
-__all__ = ["CallContext", "OutputSpec", "State", "current", "kernel_for", "serve"]
+__all__ = ["CallContext", "OutputSpec", "State", "current", "kernel_for", "outputs_of", "serve"]
 
 
 class OutputSpec(NamedTuple):
@@ -177,18 +178,7 @@ def serve(
         # Copied in here and back through the strides below: kernels see contiguous tensors only.
         given[name] = tensor.contiguous()
 
-    outputs = {
-        output.name: OutputSpec(*spec)
-        for output, spec in zip(entry.signature.outputs, specs, strict=True)
-        if output.name not in branch.omitted
-    }
-    buffers = {}
-    for output in entry.signature.outputs:
-        if output.alias is not None and output.alias in branch.written:
-            buffers[output.name] = given[output.alias]
-        elif output.buffer is not None and branch.out:
-            buffers[output.name] = given["out"]
-
+    outputs, buffers = outputs_of(entry, branch, specs, given)
     device = next(iter(outputs.values())).device if outputs else _device_of(arguments)
     target = op._state.targets.get(device)
     if target is None:
@@ -230,6 +220,24 @@ def serve(
     if not returned:
         return None
     return returned[0] if len(returned) == 1 else tuple(returned)
+
+
+def outputs_of(
+    entry: Entry, branch: Branch, specs: Sequence[Any], given: Mapping[str, Any]
+) -> tuple[dict[str, OutputSpec], dict[str, torch.Tensor]]:
+    """What ``branch`` gives, by name: every output, and those of them that are in ``given``."""
+    outputs = {
+        output.name: OutputSpec(*spec)
+        for output, spec in zip(entry.signature.outputs, specs, strict=True)
+        if output.name not in branch.omitted
+    }
+    buffers = {}
+    for output in entry.signature.outputs:
+        if output.alias is not None and output.alias in branch.written:
+            buffers[output.name] = given[output.alias]
+        elif output.buffer is not None and branch.out:
+            buffers[output.name] = given["out"]
+    return outputs, buffers
 
 
 def _versions(tensors: Sequence[torch.Tensor]) -> dict[int, int]:

@@ -203,6 +203,21 @@ def arch_of_capability(major: int, minor: int) -> str:
     return _ARCH_SPECIFIC.get(number, f"sm_{number}")
 
 
+def checked_arch(text: str) -> str:
+    """``text``, where :func:`device_arch` may answer it.
+
+    Raises:
+        ValueError: no device's kernels are looked up under it.
+    """
+    found = re.fullmatch(r"sm_(\d+)(\d)([a-z]?)", text)
+    if found is None:
+        raise ValueError(f"{text!r} is no architecture; they are written as sm_80 or sm_90a")
+    known = arch_of_capability(int(found[1]), int(found[2]))
+    if text != known:
+        raise ValueError(f"kernels are built for {known}, not for {text!r}")
+    return text
+
+
 @functools.cache
 def _tilelang() -> Any:
     """TileLang, imported without the lines that it prints at every compilation."""

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 __all__ = ["PATIENCE", "locked"]
 
 PATIENCE = 600.0
-"""Seconds after which a waiter stops waiting: far above any build, so that it overtakes only a holder
-that hangs, or a file system that lost an unlock."""
+"""Seconds after which a waiter stops waiting: far above any build, so that it overtakes only a
+holder that hangs, or a file system that lost an unlock."""
 
 _held: set[int] = set()
 
