@@ -114,7 +114,7 @@ def _needs_tilelang(library: bytes) -> bool:
     stand in the library. One name in doubt is enough to load it, which takes 25 to 40 ms from
     memory, and as long again as its 100 MB take from a cold disk.
     """
-    return re.search(rb"__tvm_(?!ffi_)|tilelang", library) is not None
+    return re.search(rb"__tvm_(?!ffi_)|tilelang_error", library) is not None
 
 
 def launcher(
