@@ -22,9 +22,34 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     commands.add_parser("ops", help="list the installed ops")
     commands.add_parser("doctor", help="say what is installed and what is in the way")
+    build = commands.add_parser("build", help="fill the kernel store; needs nvcc and no GPU")
+    for word, what in (("op", "OP"), ("family", "FAMILY"), ("workload", "LABEL")):
+        build.add_argument(
+            f"--{word}",
+            metavar=what,
+            nargs="+",
+            default=[],
+            help=f"only these; default: every {word}",
+        )
+    build.add_argument(
+        "--arch",
+        metavar="ARCH",
+        nargs="+",
+        default=[],
+        help="architectures, such as sm_90a; default: those of the GPUs here",
+    )
+    build.add_argument(
+        "--jobs", metavar="N", type=_positive, default=1, help="processes; default 1"
+    )
+    cache = commands.add_parser("cache", help="show the kernel store: its folder and its size")
+    cache.add_argument("--clear", action="store_true", help="remove every stored kernel")
     arguments = parser.parse_args(argv)
     if arguments.command == "show":
         return _show(arguments.op, generated=arguments.generated)
+    if arguments.command == "build":
+        return _build(arguments)
+    if arguments.command == "cache":
+        return _cache(clear=arguments.clear)
     return _ops() if arguments.command == "ops" else _doctor()
 
 
@@ -46,6 +71,35 @@ def _doctor() -> int:
     from tileops.core.doctor import report
 
     return report()
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is below 1")
+    return number
+
+
+def _build(arguments: argparse.Namespace) -> int:
+    from tileops.core.build_command import Choice, build_all
+
+    choice = Choice(arguments.op, arguments.family, arguments.workload)
+    return build_all(choice, arguments.arch, arguments.jobs, lambda line: print(line, flush=True))
+
+
+def _cache(*, clear: bool) -> int:
+    from tileops.core.store import open_store
+
+    store = open_store()
+    if store is None:
+        print("the store is off")
+        return 0
+    entries = store.entries()
+    size = sum(entry.stat().st_size for entry in entries)
+    print(f"{store.folder}: {len(entries)} kernels, {size / 2**20:.1f} MiB")
+    if clear:
+        print(f"removed {store.clear()}")
+    return 0
 
 
 def _show(name: str, *, generated: bool) -> int:

@@ -22,7 +22,7 @@ from tileops.manifest.calls import Call, resolve
 from tileops.manifest.faults import Fault
 from tileops.manifest.model import Workload
 
-__all__ = ["check", "check_class", "classes"]
+__all__ = ["check", "check_class", "classes", "meta_arguments"]
 
 
 def check(entries: Sequence[Entry]) -> list[Fault]:
@@ -156,7 +156,7 @@ def _workload(entry: Entry, cls: type[Op], workload: Workload) -> Iterable[Fault
     call = resolve(entry, workload)
     try:
         op = cls(**call.params)
-        results = op(**_meta_arguments(call))
+        results = op(**meta_arguments(call))
     except (TileOpsError, RuntimeError) as error:
         yield Fault(
             entry.path,
@@ -186,7 +186,8 @@ def _workload(entry: Entry, cls: type[Op], workload: Workload) -> Iterable[Fault
         )
 
 
-def _meta_arguments(call: Call) -> dict[str, Any]:
+def meta_arguments(call: Call) -> dict[str, Any]:
+    """What ``call`` passes to the op, its tensors on the meta device."""
     tensors = {
         name: torch.empty(facts.shape, dtype=getattr(torch, facts.dtype), device="meta")
         for name, facts in call.inputs.items()

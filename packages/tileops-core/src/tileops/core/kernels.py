@@ -7,14 +7,13 @@ the op nor its compile boundary knows.
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping
+import time
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, ClassVar, Protocol
 
 import torch
 
-from tileops.core.errors import CaptureError, KernelBuildError, TargetError
+from tileops.core.programs import iter_programs, program_for
 
 __all__ = ["CallSpec", "Kernel", "KernelInterface", "fills", "iter_programs", "program_for"]
 
@@ -40,6 +39,12 @@ class Kernel:
     """
 
     fills_outputs: ClassVar[bool] = True
+    _defined: ClassVar[float]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # The store takes a kernel's programs only where its files are older than what was imported.
+        cls._defined = time.time()
 
     def __init__(self, call: Any, program: Any) -> None:
         self.call = call
@@ -50,7 +55,9 @@ class Kernel:
         """The build's identity and the function that builds.
 
         The identity holds all that the build depends on and no more; the device only where the
-        build depends on it.
+        build depends on it. Programs are stored under it, so it holds what has a text of its own:
+        numbers, strings, dtypes, enumerations, and tuples and frozen dataclasses of these. The
+        sources of the kernel's whole top-level package are part of the stored program's key.
 
         Raises:
             TargetError: this kernel cannot serve the call; the message says why.
@@ -100,57 +107,3 @@ def fills(kernel: Callable[..., None]) -> Callable[..., None]:
     """
     kernel.fills_outputs = True  # type: ignore[attr-defined]
     return kernel
-
-
-_programs: dict[Hashable, Any] = {}
-_building: dict[Hashable, threading.Lock] = {}
-_lock = threading.Lock()
-
-
-def program_for(
-    identity: Hashable, build: Callable[[], Any], *, device: torch.device, op: str, shape: str
-) -> Any:
-    """The program of ``identity``, built once in this process however many threads ask for it.
-
-    The build runs with ``device`` current. ``op`` and ``shape`` are named by errors.
-
-    Raises:
-        CaptureError: the program would have to be built while a CUDA graph is captured.
-        KernelBuildError: the build failed; nothing is kept of it.
-    """
-    program = _programs.get(identity)
-    if program is not None:
-        return program
-    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-        raise CaptureError(
-            f"{op}: no kernel is built for {shape}, and none can be built while a CUDA graph is "
-            f"captured; call the op once with tensors of this shape before the capture, then "
-            f"capture again"
-        )
-    with _lock:
-        lock = _building.setdefault(identity, threading.Lock())
-    try:
-        with lock:
-            program = _programs.get(identity)
-            if program is None:
-                with _current(device):
-                    program = _programs[identity] = build()
-            return program
-    except (CaptureError, TargetError):
-        raise
-    except Exception as error:
-        raise KernelBuildError(
-            f"{op}: the kernel for {shape} could not be built: {error}"
-        ) from error
-    finally:
-        with _lock:
-            _building.pop(identity, None)
-
-
-def iter_programs() -> Iterator[tuple[Hashable, Any]]:
-    """The programs built in this process, with their identities."""
-    return iter(list(_programs.items()))
-
-
-def _current(device: torch.device) -> contextlib.AbstractContextManager[Any]:
-    return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()

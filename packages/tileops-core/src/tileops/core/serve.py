@@ -21,6 +21,7 @@ from tileops.core.writes import WriteWatch
 
 if TYPE_CHECKING:
     from tileops.core.op import Op
+    from tileops.manifest.model import Branch, Entry
 
 __all__ = [
     "CallContext",
@@ -30,6 +31,7 @@ __all__ = [
     "current",
     "kernel_for",
     "kernels_in_use",
+    "outputs_of",
     "serve",
 ]
 
@@ -201,18 +203,7 @@ def serve(
         # Copied in here and back through the strides below: kernels see contiguous tensors only.
         given[name] = tensor.contiguous()
 
-    outputs = {
-        output.name: OutputSpec(*spec)
-        for output, spec in zip(entry.signature.outputs, specs, strict=True)
-        if output.name not in branch.omitted
-    }
-    buffers = {}
-    for output in entry.signature.outputs:
-        if output.alias is not None and output.alias in branch.written:
-            buffers[output.name] = given[output.alias]
-        elif output.buffer is not None and branch.out:
-            buffers[output.name] = given["out"]
-
+    outputs, buffers = outputs_of(entry, branch, specs, given)
     device = next(iter(outputs.values())).device if outputs else _device_of(arguments)
     target = op._state.targets.get(device)
     if target is None:
@@ -243,6 +234,8 @@ def serve(
         torch.autograd.graph.increment_version(tensor)
 
     op._state.targets[device] = target
+    if len(op._state.kernels) + len(context.built) > _MOST_KERNELS:
+        op._state.kernels.clear()
     op._state.kernels.update(context.built)
     op._state.served_by = target.name
     if key is not None:
@@ -251,6 +244,24 @@ def serve(
     if not returned:
         return None
     return returned[0] if len(returned) == 1 else tuple(returned)
+
+
+def outputs_of(
+    entry: Entry, branch: Branch, specs: Sequence[Any], given: Mapping[str, Any]
+) -> tuple[dict[str, OutputSpec], dict[str, torch.Tensor]]:
+    """What ``branch`` gives, by name: every output, and those of them that are in ``given``."""
+    outputs = {
+        output.name: OutputSpec(*spec)
+        for output, spec in zip(entry.signature.outputs, specs, strict=True)
+        if output.name not in branch.omitted
+    }
+    buffers = {}
+    for output in entry.signature.outputs:
+        if output.alias is not None and output.alias in branch.written:
+            buffers[output.name] = given[output.alias]
+        elif output.buffer is not None and branch.out:
+            buffers[output.name] = given["out"]
+    return outputs, buffers
 
 
 def _told_apart(arguments: Sequence[Any]) -> list[Any]:
@@ -268,6 +279,7 @@ def _told_apart(arguments: Sequence[Any]) -> list[Any]:
 
 
 _MOST_PLANS = 4096
+_MOST_KERNELS = 1024
 
 
 def _keep_plan(

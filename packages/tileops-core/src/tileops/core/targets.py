@@ -68,7 +68,9 @@ def _tilelang_kernel(op: Op, interface: str, call: Any) -> Callable[..., Any]:
         )
     chosen = op.interfaces[interface].select(call, op.kernel_types)
     identity, build = chosen.entry_for(call)
-    program = program_for(identity, build, device=device, op=type(op).__name__, shape=repr(call))
+    program = program_for(
+        identity, build, device=device, op=type(op).__name__, shape=repr(call), kernel=chosen
+    )
     return chosen(call, program)
 
 

@@ -13,15 +13,19 @@ duty. So are the device and the stream, which a tensor argument would have carri
 :func:`launcher` wraps an entry so that it runs on PyTorch's current stream of one device.
 """
 
+import contextlib
 import ctypes
 import functools
 import importlib.util
 import os
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tileops.core.compilers import NoCompilerError, missing_compilers
 from tileops.core.errors import KernelBuildError
 
 if TYPE_CHECKING:
@@ -49,11 +53,11 @@ class Program:
     symbol: str
     launch: Callable[..., None]
     source: str
-    _kernel: Any
+    _write: Callable[[str], Any]
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write a shared library that :func:`load` opens in a process without TileLang."""
-        self._kernel.export_library(os.fspath(path))
+        self._write(os.fspath(path))
 
 
 def build(prim_func_factory: Callable[[], Any], *, arch: str) -> Program:
@@ -66,7 +70,8 @@ def build(prim_func_factory: Callable[[], Any], *, arch: str) -> Program:
         arch: the architecture as nvcc names it: ``"sm_80"``, ``"sm_90a"``.
 
     Raises:
-        KernelBuildError: whatever went wrong, with the cause chained.
+        NoCompilerError: it went wrong on a machine that lacks a compiler.
+        KernelBuildError: whatever else went wrong, with the cause chained.
     """
     try:
         tilelang = _tilelang()
@@ -78,20 +83,38 @@ def build(prim_func_factory: Callable[[], Any], *, arch: str) -> Program:
         entry = kernel.adapter.get_exportable_executable()[symbol]
         source = kernel.get_kernel_source()
     except Exception as error:
+        # Afterwards: what TileLang's own cache holds needs no compiler.
+        if lacking := missing_compilers():
+            raise NoCompilerError("; ".join(lacking)) from error
         name = getattr(prim_func_factory, "__name__", repr(prim_func_factory))
         raise KernelBuildError(f"building {name} for {arch} failed: {error}") from error
-    return Program(symbol=symbol, launch=entry, source=source, _kernel=kernel)
+    return Program(symbol=symbol, launch=entry, source=source, _write=kernel.export_library)
 
 
-def load(path: str | os.PathLike[str], symbol: str) -> Callable[..., None]:
+def load(
+    path: str | os.PathLike[str], symbol: str, data: bytes | None = None
+) -> Callable[..., None]:
     """Open a library that :meth:`Program.export` wrote; imports TVM-FFI but not TileLang.
 
-    The returned entry function is what :attr:`Program.launch` was.
+    The returned entry function is what :attr:`Program.launch` was. ``data``, where the caller has
+    them already, are the file's bytes.
     """
-    _load_runtime()
-    import tvm_ffi
+    import tvm_ffi  # libtvm_ffi.so, which TileLang's libraries need, comes with it
 
+    _load_library("libtvm_runtime.so")
+    if _needs_tilelang(pathlib.Path(path).read_bytes() if data is None else data):
+        _load_library("libtilelang.so")
     return tvm_ffi.load_module(os.fspath(path))[symbol]
+
+
+def _needs_tilelang(library: bytes) -> bool:
+    """Whether an exported library may ask for a function that only ``libtilelang.so`` registers.
+
+    Host code finds such functions (TMA descriptors, the errors of tensor arguments) by names that
+    stand in the library. One name in doubt is enough to load it, which takes 25 to 40 ms from
+    memory, and as long again as its 100 MB take from a cold disk.
+    """
+    return re.search(rb"__tvm_(?!ffi_)|tilelang_error", library) is not None
 
 
 def launcher(
@@ -150,8 +173,25 @@ def make(entry, index, {", ".join(numbers)}):
     return made
 
 
+_assumed: ContextVar[str | None] = ContextVar("assumed_arch", default=None)
+
+
+@contextlib.contextmanager
+def assume_arch(arch: str) -> Iterator[None]:
+    """Inside, :func:`device_arch` answers ``arch`` for any device: kernels are chosen and built
+    as they would be there."""
+    token = _assumed.set(arch)
+    try:
+        yield
+    finally:
+        _assumed.reset(token)
+
+
 def device_arch(device: "torch.device | int | str | None" = None) -> str:
     """The architecture of a CUDA device, as :func:`build` takes it: ``"sm_80"``, ``"sm_90a"``."""
+    assumed = _assumed.get()
+    if assumed is not None:
+        return assumed
     import torch
 
     return arch_of_capability(*torch.cuda.get_device_capability(device))
@@ -161,6 +201,21 @@ def arch_of_capability(major: int, minor: int) -> str:
     """The architecture of a compute capability: (8, 9) is ``"sm_89"``, (9, 0) ``"sm_90a"``."""
     number = major * 10 + minor
     return _ARCH_SPECIFIC.get(number, f"sm_{number}")
+
+
+def checked_arch(text: str) -> str:
+    """``text``, where :func:`device_arch` may answer it.
+
+    Raises:
+        ValueError: no device's kernels are looked up under it.
+    """
+    found = re.fullmatch(r"sm_(\d+)(\d)([a-z]?)", text)
+    if found is None:
+        raise ValueError(f"{text!r} is no architecture; they are written as sm_80 or sm_90a")
+    known = arch_of_capability(int(found[1]), int(found[2]))
+    if text != known:
+        raise ValueError(f"kernels are built for {known}, not for {text!r}")
+    return text
 
 
 @functools.cache
@@ -174,13 +229,9 @@ def _tilelang() -> Any:
 
 
 @functools.cache
-def _load_runtime() -> None:
-    """Load, once and globally, the libraries that an exported program's symbols resolve to."""
+def _load_library(name: str) -> None:
+    """Load, once and globally, one of the libraries that a program's symbols resolve to."""
     spec = importlib.util.find_spec("tilelang")
     if spec is None or spec.origin is None:
         raise ImportError("a stored kernel needs TileLang's runtime libraries: install tilelang")
-    folder = pathlib.Path(spec.origin).parent / "lib"
-    import tvm_ffi  # noqa: F401  (libtvm_ffi.so, which the two below need, comes with it)
-
-    for name in ("libtvm_runtime.so", "libtilelang.so"):
-        ctypes.CDLL(str(folder / name), mode=ctypes.RTLD_GLOBAL)
+    ctypes.CDLL(str(pathlib.Path(spec.origin).parent / "lib" / name), mode=ctypes.RTLD_GLOBAL)

@@ -1,0 +1,101 @@
+"""Which kernels calls need, found out without launching or building anything.
+
+A call on meta tensors runs every op's checks and ``forward`` as a real one does; only
+``kernel_for`` gives kernels that do nothing, and notes what was asked of it. So what is found is
+what a call would ask for, through composites and through ops that call ops, on a machine without a
+GPU. A ``forward`` that reads its tensors' values cannot be planned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tileops.core.instances import find
+from tileops.core.kernels import Kernel, fills
+from tileops.core.serve import CallContext, outputs_of
+from tileops.core.targets import Target
+
+if TYPE_CHECKING:
+    from tileops.core.op import Op
+
+__all__ = ["Build", "Request", "planning"]
+
+
+class Build(NamedTuple):
+    """The in-tree kernel that serves a request, and how its program is built."""
+
+    kernel: type[Kernel]
+    identity: Hashable
+    build: Callable[[], Any]
+
+
+class Request(NamedTuple):
+    """What ``forward`` of ``op`` asked ``kernel_for`` for."""
+
+    op: Op
+    interface: str
+    call: Any
+
+    def build(self) -> Build:
+        """What the target ``tilelang`` would build for it.
+
+        Raises:
+            TargetError: no in-tree kernel serves the call.
+        """
+        kernel = self.op.interfaces[self.interface].select(self.call, self.op.kernel_types)
+        return Build(kernel, *kernel.entry_for(self.call))
+
+
+@contextlib.contextmanager
+def planning() -> Iterator[list[Request]]:
+    """Inside, calls of ops on meta tensors add what they need to the list.
+
+    Whatever a call raises on tensors of the same shapes and dtypes, it raises here.
+    """
+    mode = _Planner()
+    with mode:
+        yield mode.requests
+
+
+class _Planner(TorchDispatchMode):
+    """Sees every operator, and runs ``forward`` behind those that are an op's."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.requests: list[Request] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if args and isinstance(args[-1], str) and isinstance(func, torch._ops.OpOverload):
+            op = find(args[-1]) if "@" in args[-1] else None
+            names = () if op is None else type(op).compile_op_names
+            if op is not None and func.name() in names:
+                with self:
+                    self._forward(op, names.index(func.name()), args[:-1])
+        return result
+
+    def _forward(self, op: Any, index: int, arguments: Sequence[Any]) -> None:
+        entry = type(op).entry
+        branch = entry.branches[index]
+        names = type(op)._argument_names[index]
+        given = dict(zip(names, arguments, strict=True))
+        absent = {"out": None} if any(branch.out for branch in entry.branches) else {}
+        specs = op._infer(**{**absent, **given})
+        outputs, buffers = outputs_of(entry, branch, specs, given)
+        written = [given[name] for name in (*branch.written, *(["out"] if branch.out else []))]
+        target = Target("planning", lambda _: False, self._kernel)
+        inputs = [given[spec.name] for spec in entry.signature.inputs]
+        named = {name: given[name] for name in names[len(inputs) :]}
+        with CallContext(op, target, outputs, buffers, written), torch.no_grad():
+            op.forward(*inputs, **named)
+
+    def _kernel(self, op: Op, interface: str, call: Any) -> Callable[..., Any]:
+        self.requests.append(Request(op, interface, call))
+        return fills(lambda *_: None)
