@@ -136,6 +136,46 @@ def test_validate_of_nothing_is_a_wrong_command(
     assert capsys.readouterr() == ("", f"tileops-manifest: {message}\n")
 
 
+def test_a_file_is_known_by_its_folder_wherever_the_command_runs(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tree / "norm")
+    assert main(["validate", "scale_fwd.toml"]) == 0
+    assert main(["validate", "."]) == 0
+    monkeypatch.chdir("../conv")
+    assert main(["validate", "../norm", "../norm/scale_fwd.toml"]) == 0
+    assert capsys.readouterr() == ("", "1 entries are valid\n" * 3)
+
+
+def test_validate_follows_links_and_not_in_circles(
+    tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    linked = Path("linked")
+    linked.mkdir()
+    (linked / "norm").symlink_to((tree / "norm").absolute(), target_is_directory=True)
+    (tree / "norm" / "up").symlink_to("..", target_is_directory=True)
+    (tree / "norm" / ".hidden.toml").write_text("x")
+    assert main(["validate", "linked/norm"]) == 1
+    assert capsys.readouterr().err == "4 faults in 3 entries\n"
+    (tree / "norm" / "up").unlink()
+    assert main(["validate", "linked"]) == 0
+    assert capsys.readouterr() == ("", "1 entries are valid\n")
+
+
+def test_a_folder_that_cannot_be_read(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def denied(path: str) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("os.scandir", denied)
+    assert main(["validate", "tree"]) == 2
+    assert capsys.readouterr() == (
+        "",
+        "tileops-manifest: tree cannot be read: Permission denied\n",
+    )
+
+
 def core(check: Callable[[Sequence[Entry]], list[Fault]]) -> dict[str, types.ModuleType]:
     """Stand in for an installed core."""
     package, module = types.ModuleType("tileops.core"), types.ModuleType("tileops.core.conformance")

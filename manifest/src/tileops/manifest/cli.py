@@ -120,24 +120,42 @@ def _validate(arguments: argparse.Namespace) -> int:
 
 
 def _find(paths: Any) -> list[Path]:
-    """Return the entry files below some paths."""
-    found: list[Path] = []
+    """Return the entry files below some paths, each once."""
+    found: dict[Path, Path] = {}
     for path in paths:
         if path.is_dir():
-            files = sorted(
-                file
-                for file in path.rglob("*.toml")
-                if file.name != "pyproject.toml"
-                and not any(part.startswith(".") for part in file.relative_to(path).parts)
-            )
+            files = _below(path)
             if not files:
                 raise _UsageError(f"{path} holds no entries (*.toml)")
-            found.extend(files)
         elif path.exists():
-            found.append(path)
+            files = [path]
         else:
             raise _UsageError(f"{path} does not exist")
-    return found
+        for file in files:
+            found.setdefault(file.absolute(), file)
+    return list(found.values())
+
+
+def _below(path: Path) -> list[Path]:
+    """Return the entry files below a folder, through links too, as the loader reads them."""
+
+    def unreadable(error: OSError) -> None:
+        raise _UsageError(f"{error.filename} cannot be read: {error.strerror}")
+
+    found: list[Path] = []
+    seen: set[str] = set()
+    for folder, folders, files in os.walk(path, onerror=unreadable, followlinks=True):
+        real = os.path.realpath(folder)
+        # A link may lead back up.
+        folders[:] = [] if real in seen else [n for n in sorted(folders) if not n.startswith(".")]
+        if real not in seen:
+            found += [
+                Path(folder, name)
+                for name in files
+                if name.endswith(".toml") and name[0] != "." and name != "pyproject.toml"
+            ]
+        seen.add(real)
+    return sorted(found)
 
 
 def _sound(files: list[tuple[Path, str]]) -> list[Entry | None]:
