@@ -7,6 +7,7 @@ far enough, 2 where the command cannot be carried out as it was given.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -32,10 +33,15 @@ class _UsageError(Exception):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Carry out one command and return its exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that is not UTF-8 shows escapes for what it lacks.
+        sys.stdout.reconfigure(errors="backslashreplace")
     arguments = _parser().parse_args(argv)
     run: Callable[[argparse.Namespace], int] = arguments.run
     try:
-        return run(arguments)
+        code = run(arguments)
+        sys.stdout.flush()
+        return code
     except ManifestError as error:
         print(error, file=sys.stderr)
         return WRONG
@@ -44,8 +50,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USAGE
     except BrokenPipeError:
         # The reader (head, a pager) has seen enough; what is still buffered has no reader.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return OK
+    except OSError as error:
+        _drop_output()
+        print(f"tileops-manifest: the output cannot be written: {error}", file=sys.stderr)
+        return USAGE
+
+
+def _drop_output() -> None:
+    """Send what is still buffered nowhere: Python would try to write it again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -95,6 +110,10 @@ def _validate(arguments: argparse.Namespace) -> int:
     """Check entries and report everything that is wrong with them."""
     from tileops.manifest.validate import conformance_faults, validate_files
 
+    if not arguments.namespace.isidentifier():
+        raise _UsageError(
+            f"a namespace is a name of letters, digits and underscores, not {arguments.namespace!r}"
+        )
     installed = [(path, root.namespace) for root in entry_roots() for path in iter_files(root)]
     if arguments.paths:
         files = [(path, arguments.namespace) for path in _find(map(Path, arguments.paths))]
@@ -115,6 +134,8 @@ def _validate(arguments: argparse.Namespace) -> int:
     if faults:
         print(f"{len(faults)} faults in {len(files)} entries", file=sys.stderr)
         return WRONG
+    if arguments.level == 3 and conformed is None:
+        told += "; tileops-core is not installed, so no op was compared with its entry"
     print(f"{len(files)} entries {told}", file=sys.stderr)
     return OK
 
@@ -173,9 +194,16 @@ def _sound(files: list[tuple[Path, str]]) -> list[Entry | None]:
 
 def _list(arguments: argparse.Namespace) -> int:
     """List the entries, by family."""
+    everything = list(iter_entries())
+    families = list(dict.fromkeys(entry.family for entry in everything))
+    if arguments.family is not None and arguments.family not in families:
+        from tileops.manifest.checks.report import closest
+
+        remedy = closest(arguments.family, families)
+        raise _UsageError(f"no entry is of the family {arguments.family!r}; {remedy}")
     entries = [
         entry
-        for entry in iter_entries()
+        for entry in everything
         if arguments.family in (None, entry.family) and arguments.status in (None, entry.status)
     ]
     rows = [
@@ -191,6 +219,8 @@ def _list(arguments: argparse.Namespace) -> int:
     if arguments.json:
         _print_json(rows)
         return OK
+    if not entries:
+        print("no entry matches", file=sys.stderr)
     width = max((len(entry.name) for entry in entries), default=0)
     for family in dict.fromkeys(entry.family for entry in entries):
         print(family)
@@ -276,12 +306,20 @@ def _export(arguments: argparse.Namespace) -> int:
         _print_json(document)
     else:
         text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-        arguments.output.write_text(text, encoding="utf-8")
+        try:
+            arguments.output.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise _UsageError(
+                f"{arguments.output} cannot be written: {error.strerror}; name a file in a folder "
+                "that exists"
+            ) from None
     return OK
 
 
 def _print_json(value: object) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    # Escapes of JSON's own, where the stream's would break it.
+    utf8 = (sys.stdout.encoding or "utf-8").lower().replace("_", "-") in ("utf-8", "utf8")
+    print(json.dumps(value, indent=2, ensure_ascii=not utf8))
 
 
 def _first_line(doc: str | None) -> str:
