@@ -168,6 +168,14 @@ def test_loading_refuses_what_is_wrong(
             b'name = "x"\nfamily = "\xff"\n',
             ":2: an entry is UTF-8; found byte 0xff; save it as UTF-8",
         ),
+        (
+            b'\xef\xbb\xbfname = "x"\n',
+            ":1: an entry is UTF-8; found a byte-order mark; save it without one (not utf-8-sig)",
+        ),
+        (
+            b'name = "x"\r\nsince = 1' + b"0" * 5000,
+            ":2: a number has 64 bits; found one of 5001 digits; write a smaller one",
+        ),
     ],
 )
 def test_what_is_no_text_or_no_toml(
@@ -181,8 +189,20 @@ def test_what_is_no_text_or_no_toml(
 
 
 def test_a_file_that_is_not_there() -> None:
-    with pytest.raises(ManifestError, match=r"^nowhere\.toml: an entry is a readable file; found"):
+    with pytest.raises(ManifestError) as caught:
         load_file("nowhere.toml")
+    assert str(caught.value) == (
+        "nowhere.toml: an entry is a readable file; found No such file or directory; mend the "
+        "file, or remove it"
+    )
+
+
+def test_windows_line_endings_keep_the_lines(entry_text: Make, tmp_path: Path) -> None:
+    path = tmp_path / "e.toml"
+    path.write_bytes(entry_text(("N > 0", "M > 0")).replace("\n", "\r\n").encode())
+    with pytest.raises(ManifestError) as caught:
+        load_file(path)
+    assert [fault.line for fault in caught.value.faults] == [38]
 
 
 def test_errors_survive_pickling(entry_text: Make) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +30,7 @@ __all__ = [
 
 NAMESPACE: Final = "tileops"
 GROUP: Final = "tileops.entries"
+_ENDLESS: Final = re.compile(r"[0-9][0-9_]{4000,}")
 _added: list[EntryRoot] = []
 
 
@@ -127,20 +129,26 @@ def read_text(path: Path) -> str:
     :raises ManifestError: it is missing or not UTF-8.
     """
     try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        found = error.object[error.start]
-        fault = Fault(
-            path,
-            line,
-            "an entry is UTF-8",
-            f"byte {found:#04x}",
-            "save it as UTF-8",
-        )
-        raise ManifestError([fault]) from None
+        content = path.read_bytes()
     except OSError as error:
-        raise ManifestError([Fault(path, 0, "an entry is a readable file", str(error))]) from None
+        found = error.strerror or str(error)
+        fault = Fault(path, 0, "an entry is a readable file", found, "mend the file, or remove it")
+        raise ManifestError([fault]) from None
+    return decode(path, content)
+
+
+def decode(path: Path, content: bytes) -> str:
+    """Return the text that a file holds.
+
+    :raises ManifestError: it is not UTF-8.
+    """
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        found = f"byte {content[error.start]:#04x}"
+        fault = Fault(path, line, "an entry is UTF-8", found, "save it as UTF-8")
+        raise ManifestError([fault]) from None
 
 
 def parse_text(path: Path, text: str) -> dict[str, Any]:
@@ -148,6 +156,11 @@ def parse_text(path: Path, text: str) -> dict[str, Any]:
 
     :raises ManifestError: it is empty or no TOML.
     """
+    if text.startswith("\ufeff"):
+        fault = Fault(
+            path, 1, "an entry is UTF-8", "a byte-order mark", "save it without one (not utf-8-sig)"
+        )
+        raise ManifestError([fault])
     try:
         document: dict[str, Any] = tomllib.loads(text)
     except RecursionError:
@@ -158,6 +171,13 @@ def parse_text(path: Path, text: str) -> dict[str, Any]:
         raise ManifestError(
             [Fault(path, line, "an entry is TOML", message, "mend the syntax there")]
         ) from None
+    except ValueError:
+        # The one error that the parser leaves to Python: more digits than it converts.
+        number = _ENDLESS.search(text)
+        line = text.count("\n", 0, number.start()) + 1 if number else 1
+        found = f"one of {len(number[0])} digits" if number else "a longer one"
+        fault = Fault(path, line, "a number has 64 bits", found, "write a smaller one")
+        raise ManifestError([fault]) from None
     if not document:
         fault = Fault(
             path, 1, "an entry describes an op", "an empty file", "write it, or remove it"
