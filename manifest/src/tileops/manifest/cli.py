@@ -261,7 +261,10 @@ def _diff(arguments: argparse.Namespace) -> int:
     if old.version is None or (arguments.check and new.version is None):
         unknown = old if old.version is None else new
         if arguments.check:
-            raise _UsageError(f"{unknown.label} does not say its version (__about__.py)")
+            raise _UsageError(
+                f"{unknown.label} does not say its version (__about__.py), so there is none to "
+                "check; name a checkout, a wheel or a git revision, or leave out --check"
+            )
     needed, part = required_version(old.version or "0.0.0", level)
     needed_text = ".".join(map(str, needed)) if old.version else None
     moved = new.version is not None and release(new.version) >= needed
