@@ -17,7 +17,14 @@ from typing import Any, Final
 
 from tileops.manifest.__about__ import __version__
 from tileops.manifest.faults import ManifestError
-from tileops.manifest.load import NAMESPACE, entry_roots, iter_entries, iter_files, load_entry
+from tileops.manifest.load import (
+    NAMESPACE,
+    entry_roots,
+    iter_entries,
+    iter_files,
+    load_entry,
+    root_faults,
+)
 from tileops.manifest.model import Entry
 
 __all__ = ["main"]
@@ -120,8 +127,9 @@ def _validate(arguments: argparse.Namespace) -> int:
         known = [entry for entry in _sound(installed) if entry is not None]
     else:
         files, known = installed, []
+    broken = [] if arguments.paths else root_faults()
     result = validate_files(files, known)
-    faults = list(result.faults)
+    faults = broken + list(result.faults)
     level = arguments.level or (2 if arguments.paths else 3)
     conformed = conformance_faults(result.entries) if level == 3 and not faults else None
     faults += conformed or []
