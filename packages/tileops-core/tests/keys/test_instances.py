@@ -75,10 +75,10 @@ def test_a_compiled_function_works_on_after_its_instance_is_gone() -> None:
 
 def test_a_graph_traced_with_real_tensors_keeps_its_target() -> None:
     """make_fx runs no fake then: the key used to be revived with the default target."""
-    op = ScaleFwdOp(6, 0.5, target="reference")
-    key, x = op._key, torch.randn(2, 6)
-    graph = make_fx(lambda x: op(x))(x)
-    del op
+    ops = [ScaleFwdOp(6, 0.5, target="reference")]
+    key, x = ops[0]._key, torch.randn(2, 6)
+    graph = make_fx(lambda x: ops[0](x))(x)
+    ops.clear()
     gc.collect()
     assert instances.live.get(key) is None
     torch.testing.assert_close(graph(x), x * 0.5)

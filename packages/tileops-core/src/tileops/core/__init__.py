@@ -19,6 +19,7 @@ from tileops.core.targets import (
     register_target,
     set_default_target,
     target_names,
+    using_target,
 )
 
 __all__ = [
@@ -34,4 +35,5 @@ __all__ = [
     "register_target",
     "set_default_target",
     "target_names",
+    "using_target",
 ]

@@ -6,7 +6,6 @@ import hashlib
 import json
 import linecache
 import sys
-import threading
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +16,11 @@ from tileops.core.autograd import autograd_kernel
 from tileops.core.errors import TileOpsError
 from tileops.core.generate import BOUNDARY_ABI, generate, operator_signature
 from tileops.core.instances import exported, find, find_for_trace, known_class, live
+from tileops.core.lazy import resolving_kernel
+from tileops.core.locks import ForkSafeLock
 from tileops.core.overlap import refuse_overlap
 from tileops.core.params import word
-from tileops.core.registration import OperatorSpec, register, shortcut
+from tileops.core.registration import TAGS, OperatorSpec, register, shortcut
 from tileops.core.serve import serve
 from tileops.core.watch import PROBES
 from tileops.manifest import Entry, contract_document
@@ -33,8 +34,13 @@ __all__ = ["attach", "digest"]
 
 def digest(entry: Entry) -> str:
     """A short hash of all that a compiled artefact relies on in ``entry`` and in this package."""
-    document = json.dumps(contract_document(entry), sort_keys=True, default=str)
-    return hashlib.sha256(f"{BOUNDARY_ABI}\n{document}".encode()).hexdigest()[:12]
+    document = {
+        "abi": BOUNDARY_ABI,
+        "contract": contract_document(entry),
+        "schemas": [operator_signature(entry, branch) for branch in entry.branches],
+        "tags": [str(tag) for tag in TAGS],
+    }
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def attach(cls: type[Op], entry: Entry) -> None:
@@ -86,6 +92,7 @@ def _operator(
     branch = entry.branches[index]
     names = _arguments(entry, index)
     written = {n: name for n, name in enumerate(names) if name in branch.written or name == "out"}
+    lazy = resolving_kernel(cls.__name__, lambda: overloads[index], names, written)
     return OperatorSpec(
         namespace=entry.namespace,
         name=branch.operator,
@@ -94,6 +101,7 @@ def _operator(
         fake=namespace[f"_operator_fake_{index}"],
         autograd=autograd_kernel(cls.__name__, lambda: overloads[index], written),
         owner=f"{cls.__module__}.{cls.__qualname__}",
+        lazy=lazy if written else None,
     )
 
 
@@ -164,4 +172,4 @@ def _execute(cls: type[Op], source: str, names: dict[str, Any]) -> dict[str, Any
     return module.__dict__
 
 
-_modules_lock = threading.Lock()
+_modules_lock = ForkSafeLock()

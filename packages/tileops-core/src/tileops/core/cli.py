@@ -10,7 +10,7 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns 0, or 1 where what was asked for is not there."""
+    """Runs the command line; returns 0, or 1 where what was asked for is not there or is wrong."""
     parser = argparse.ArgumentParser(prog="tileops", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     show = commands.add_parser("show", help="describe an op that is installed")
@@ -41,12 +41,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     cache = commands.add_parser("cache", help="show the kernel store: its folder and its size")
     cache.add_argument("--clear", action="store_true", help="remove every stored kernel")
+    commands.add_parser("ops", help="list the installed ops")
+    commands.add_parser("doctor", help="say what is installed and what is in the way")
     arguments = parser.parse_args(argv)
     if arguments.command == "build":
         return _build(arguments)
     if arguments.command == "cache":
         return _cache(clear=arguments.clear)
-    return _show(arguments.op, generated=arguments.generated)
+    if arguments.command == "show":
+        return _show(arguments.op, generated=arguments.generated)
+    return _ops() if arguments.command == "ops" else _doctor()
+
+
+def _ops() -> int:
+    from tileops.core.conformance import classes
+    from tileops.core.families import load_families
+
+    load_families()
+    found = sorted(classes(), key=lambda cls: (cls.entry.family, cls.__name__))
+    for cls in found:
+        operators = ", ".join(cls.compile_op_names) or "no boundary"
+        print(f"{cls.entry.family:12}  {cls.__name__:32}  {operators}")
+    if not found:
+        print("tileops: no family with ops is installed", file=sys.stderr)
+    return 0 if found else 1
+
+
+def _doctor() -> int:
+    from tileops.core.doctor import report
+
+    return report()
 
 
 def _positive(text: str) -> int:

@@ -11,6 +11,7 @@ __all__ = [
     "ArgumentError",
     "CaptureError",
     "DefinitionError",
+    "FamilyError",
     "GradientError",
     "KernelBuildError",
     "KeyLookupError",
@@ -27,6 +28,10 @@ class TileOpsError(Exception):
 
 class DefinitionError(TileOpsError):
     """An op class, a kernel or a target is declared in a way that cannot work."""
+
+
+class FamilyError(TileOpsError, ImportError):
+    """An installed family could not be imported."""
 
 
 class ParamError(TileOpsError, ValueError):

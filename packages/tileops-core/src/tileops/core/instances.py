@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 import threading
 import warnings
 import weakref
@@ -21,6 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tileops.core.errors import KeyLookupError
+from tileops.core.locks import ForkSafeLock
 from tileops.core.params import read, spell
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class _Recipe:
 
 # Reentrant: reviving an instance constructs it, and a constructor adopts a key. Never taken while
 # an object is collected, which may happen under any lock.
-_lock = threading.RLock()
+_lock = ForkSafeLock()
 _reviving = threading.local()
 _next: dict[str, int] = {}
 # A plain dict of references: WeakValueDictionary costs a compiled call three times as much.
@@ -58,15 +58,6 @@ live: dict[str, weakref.ref[Op]] = {}
 _held: dict[str, Op] = {}
 _recipes: dict[str, _Recipe] = {}
 _classes: dict[str, type[Op]] = {}
-
-
-def _renew_lock() -> None:
-    # A child forked while another thread held the lock would wait for it for ever.
-    global _lock
-    _lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
 
 
 def known_class(identity: str, cls: type[Op]) -> None:

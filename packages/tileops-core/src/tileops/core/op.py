@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tileops.core import serve, sharing
@@ -142,6 +142,31 @@ class Op:
     def serving_target(self) -> str | None:
         """The target that served the latest call, or None before the first."""
         return self._state.served_by
+
+    def iter_kernels(self) -> Iterator[serve.KernelInUse]:
+        """The kernels that this instance has, each with the call spec that it was made for."""
+        return serve.kernels_in_use(self)
+
+    def roofline(self, *args: Any, **kwargs: Any) -> tuple[int, int]:
+        """The least flops and bytes of the call ``op(*args, **kwargs)``, which is not run.
+
+        They come from the entry's roofline, which says the algorithm's least work and not what a
+        kernel does. Where it reads values (lengths, page tables), they are fetched from the
+        device.
+
+        Raises:
+            ArgumentError: the call is not a valid one.
+        """
+        from tileops.core.roofline import roofline
+
+        return roofline(self, args, kwargs)
+
+    def __delattr__(self, name: str) -> None:
+        if name in self.__dict__.get("_params", ()):
+            raise ParamError(
+                f"{type(self).__name__}: {name} is fixed when the op is built and cannot be deleted"
+            )
+        object.__delattr__(self, name)
 
     def __repr__(self) -> str:
         inner = ", ".join(f"{name}={value!r}" for name, value in self._params.items())

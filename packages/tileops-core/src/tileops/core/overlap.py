@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 
 from tileops.core.errors import ArgumentError
 
@@ -75,11 +76,11 @@ def _apart(a: torch.Tensor, b: torch.Tensor) -> bool:
     if torch._C._overlaps(a, b):
         # Of one storage: PyTorch asks no further than that.
         distance = _offset(b) - _offset(a)
-    elif isinstance(a, FakeTensor) or isinstance(b, FakeTensor) or a.is_meta or b.is_meta:
-        return True
-    else:
+    elif _has_memory(a) and _has_memory(b):
         # Two storages may stand for the same memory, as after a round trip through NumPy.
         distance = b.data_ptr() - a.data_ptr()
+    else:
+        return True
     if any(_apart_modulo(a, b, distance, period) for period in set(_periods(a, b))):
         return True
     before, after = _reach(a, None) <= distance, distance + _reach(b, None) <= 0
@@ -101,6 +102,14 @@ def _apart_modulo(a: torch.Tensor, b: torch.Tensor, distance: Any, period: int) 
         return False
     start: int = distance % period
     return bool(first <= start and start + second <= period)
+
+
+def _has_memory(tensor: torch.Tensor) -> bool:
+    return not (
+        isinstance(tensor, (FakeTensor, FunctionalTensor))
+        or tensor.is_meta
+        or torch._is_functional_tensor(tensor)
+    )
 
 
 def _is_one(size: Any) -> bool:

@@ -19,6 +19,7 @@ from tileops.core.instances import find
 from tileops.core.kernels import Kernel, fills
 from tileops.core.serve import CallContext, outputs_of
 from tileops.core.targets import Target
+from tileops.core.writes import WriteWatch
 
 if TYPE_CHECKING:
     from tileops.core.op import Op
@@ -89,11 +90,12 @@ class _Planner(TorchDispatchMode):
         absent = {"out": None} if any(branch.out for branch in entry.branches) else {}
         specs = op._infer(**{**absent, **given})
         outputs, buffers = outputs_of(entry, branch, specs, given)
-        written = [given[name] for name in (*branch.written, *(["out"] if branch.out else []))]
+        written = [*branch.written, *(["out"] if branch.out else [])]
+        watch = WriteWatch(given, written)
         target = Target("planning", lambda _: False, self._kernel)
         inputs = [given[spec.name] for spec in entry.signature.inputs]
         named = {name: given[name] for name in names[len(inputs) :]}
-        with CallContext(op, target, outputs, buffers, written), torch.no_grad():
+        with CallContext(op, target, outputs, buffers, watch.written, watch), torch.no_grad():
             op.forward(*inputs, **named)
 
     def _kernel(self, op: Op, interface: str, call: Any) -> Callable[..., Any]:

@@ -9,15 +9,20 @@ is there when schema and tags are the same.
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from tileops.core.errors import DefinitionError
+from tileops.core.lazy import LAZY_KEYS
+from tileops.core.locks import ForkSafeLock
 
-__all__ = ["OperatorSpec", "register", "shortcut"]
+__all__ = ["TAGS", "OperatorSpec", "register", "shortcut"]
+
+
+TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
+"""The tags of an operator that says nothing else."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +32,8 @@ class OperatorSpec:
     ``signature`` is the schema behind the name (``"(Tensor x, str key) -> Tensor"``). ``body``
     serves real tensors on every backend, ``fake`` gives the outputs' metadata, ``autograd`` is
     the operator's own Autograd kernel, which receives the dispatch key set first.
-    ``owner`` names the class in errors.
+    ``owner`` names the class in errors. ``lazy``, like ``autograd``, is the kernel for negated and
+    conjugated views; without one PyTorch's own serves them.
     """
 
     namespace: str
@@ -37,14 +43,15 @@ class OperatorSpec:
     fake: Callable[..., Any]
     autograd: Callable[..., Any] | None
     owner: str
-    tags: tuple[torch.Tag, ...] = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
+    lazy: Callable[..., Any] | None = None
+    tags: tuple[torch.Tag, ...] = TAGS
 
     @property
     def qualified_name(self) -> str:
         return f"{self.namespace}::{self.name}"
 
 
-_lock = threading.Lock()
+_lock = ForkSafeLock()
 _libraries: dict[str, torch.library.Library] = {}
 _registered: dict[str, OperatorSpec] = {}
 
@@ -94,6 +101,9 @@ def _define(spec: OperatorSpec) -> None:
     torch.library.register_fake(spec.qualified_name, spec.fake, lib=library)
     if spec.autograd is not None:
         library.impl(spec.name, spec.autograd, "Autograd", with_keyset=True)
+    if spec.lazy is not None:
+        for key in LAZY_KEYS:
+            library.impl(spec.name, spec.lazy, key, with_keyset=True)
     _registered[spec.qualified_name] = spec
 
 

@@ -8,21 +8,32 @@ was resolved and built. A call that fails leaves the instance as it was.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from tileops.core.errors import ResultError, TileOpsError
+from tileops.core.errors import TileOpsError
 from tileops.core.plans import Launch, Plan, replay
 from tileops.core.results import enforce
-from tileops.core.targets import Target, resolve
+from tileops.core.targets import Target, kernel_of, resolve
+from tileops.core.writes import WriteWatch
 
 if TYPE_CHECKING:
     from tileops.core.op import Op
     from tileops.manifest.model import Branch, Entry
 
-__all__ = ["CallContext", "OutputSpec", "State", "current", "kernel_for", "outputs_of", "serve"]
+__all__ = [
+    "CallContext",
+    "KernelInUse",
+    "OutputSpec",
+    "State",
+    "current",
+    "kernel_for",
+    "kernels_in_use",
+    "outputs_of",
+    "serve",
+]
 
 
 class OutputSpec(NamedTuple):
@@ -55,12 +66,12 @@ class CallContext:
         "allocated",
         "buffers",
         "built",
-        "by_kernels",
         "launches",
         "op",
         "outer",
         "specs",
         "target",
+        "watch",
         "written",
     )
 
@@ -70,7 +81,8 @@ class CallContext:
         target: Target,
         specs: dict[str, OutputSpec],
         buffers: dict[str, torch.Tensor],
-        written: Sequence[torch.Tensor] = (),
+        written: Sequence[torch.Tensor],
+        watch: WriteWatch,
     ) -> None:
         self.op = op
         self.target = target
@@ -80,7 +92,7 @@ class CallContext:
         self.launches: list[Launch] = []
         self.written = written
         self.allocated: list[torch.Tensor] = []
-        self.by_kernels = 0
+        self.watch = watch
         self.outer: CallContext | None = None
 
     def __enter__(self) -> CallContext:
@@ -136,20 +148,33 @@ def kernel_for(op: Op, interface: str, call: Any) -> Callable[..., Any]:
     identity = (context.target.name, interface, call)
     kernel = op._state.kernels.get(identity) or context.built.get(identity)
     if kernel is None:
-        kernel = context.built[identity] = context.target.kernel(op, interface, call)
+        kernel = context.built[identity] = kernel_of(context.target, op, interface, call)
     if not getattr(kernel, "fills_outputs", False):
         return kernel
 
     def launch(*inputs: torch.Tensor | None) -> Any:
         results = tuple(context.output(name) for name in outputs)
         context.launches.append(Launch(kernel, inputs, outputs, results))
-        before = _versions(context.written)
-        kernel(*inputs, *results)
-        after = _versions(context.written)
-        context.by_kernels += sum(after.values()) - sum(before.values())
+        with context.watch.kernel():
+            kernel(*inputs, *results)
         return _one_or_all(results)
 
     return launch
+
+
+class KernelInUse(NamedTuple):
+    """A kernel of an instance: who made it, for which interface and which call spec."""
+
+    target: str
+    interface: str
+    call: Any
+    kernel: Callable[..., Any]
+
+
+def kernels_in_use(op: Op) -> Iterator[KernelInUse]:
+    """The kernels that calls of ``op`` have left with it."""
+    for (target, interface, call), kernel in list(op._state.kernels.items()):
+        yield KernelInUse(target, interface, call, kernel)
 
 
 def _one_or_all(results: tuple[torch.Tensor, ...]) -> Any:
@@ -183,16 +208,14 @@ def serve(
     target = op._state.targets.get(device)
     if target is None:
         target = resolve(type(op).__name__, op._explicit_target, device)
-    context = CallContext(op, target, outputs, buffers, [given[name] for name in written])
+    watch = WriteWatch(given, written)
+    context = CallContext(op, target, outputs, buffers, watch.written, watch)
     # Autocast is off while AOTAutograd traces; a target made of PyTorch operators must not give
     # one dtype eager and another compiled.
-    tensors = [item for item in given.values() if isinstance(item, torch.Tensor)]
     inputs = [given[spec.name] for spec in entry.signature.inputs]
     named = {name: given[name] for name in names[len(inputs) :]}
-    before = _versions(tensors)
-    with context, torch._C._DisableAutocast(), torch.no_grad():
+    with context, torch._C._DisableAutocast(), torch.no_grad(), watch:
         result = op.forward(*inputs, **named)
-    after = _versions(tensors)
     results = enforce(
         op,
         target.name,
@@ -203,7 +226,8 @@ def serve(
         context.allocated,
         nested=context.outer is not None,
     )
-    own = key is not None and _own_writes(op, context, given, before, after)
+    if key is not None:
+        watch.refuse_undeclared(type(op).__name__, target.name)
     for name, tensor in original.items():
         if (temporary := given[name]) is not tensor:
             tensor.copy_(temporary)
@@ -215,7 +239,7 @@ def serve(
     op._state.kernels.update(context.built)
     op._state.served_by = target.name
     if key is not None:
-        _keep_plan(op, index, specs, list(passed.values()), key, context, results, replayed=not own)
+        _keep_plan(op, index, specs, list(passed.values()), key, context, results)
     returned = [results[name] for name in branch.returns]
     if not returned:
         return None
@@ -238,41 +262,6 @@ def outputs_of(
         elif output.buffer is not None and branch.out:
             buffers[output.name] = given["out"]
     return outputs, buffers
-
-
-def _versions(tensors: Sequence[torch.Tensor]) -> dict[int, int]:
-    """How often PyTorch wrote each tensor so far, by id; of inference tensors nobody counts."""
-    return {id(item): item._version for item in tensors if not item.is_inference()}
-
-
-def _own_writes(
-    op: Op,
-    context: CallContext,
-    given: Mapping[str, Any],
-    before: Mapping[int, int],
-    after: Mapping[int, int],
-) -> bool:
-    """Whether ``forward`` wrote a tensor by itself, and not by a kernel alone.
-
-    Repeating its launches would leave that write out. Where nobody counts, it may have.
-
-    Raises:
-        ResultError: a tensor was written that the branch does not write.
-    """
-    for name, item in given.items():
-        if before.get(id(item)) != after.get(id(item)) and not any(
-            # Views of one tensor share its count.
-            item is tensor or torch._C._overlaps(item, tensor)
-            for tensor in context.written
-        ):
-            raise ResultError(
-                f"{type(op).__name__}: the target {context.target.name!r} wrote the argument "
-                f"{name!r}, but the signature of this call does not let it; mend the target"
-            )
-    written = [id(tensor) for tensor in context.written]
-    if any(item not in before for item in written):
-        return True
-    return sum(after[item] - before[item] for item in written) != context.by_kernels
 
 
 def _told_apart(arguments: Sequence[Any]) -> list[Any]:
@@ -301,13 +290,11 @@ def _keep_plan(
     key: Any,
     context: CallContext,
     results: dict[str, torch.Tensor],
-    *,
-    replayed: bool,
 ) -> None:
     branch = type(op).entry.branches[index]
     settled = key[1]
     plan: Plan | None = None
-    if settled and replayed:
+    if settled and not context.watch.forward_wrote:
         plan = replay(
             context.launches,
             arguments,

@@ -8,13 +8,12 @@ instance finds the built programs again by their identity.
 from __future__ import annotations
 
 import inspect
-import os
-import threading
 import weakref
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tileops.core.instances import describe, not_traced
+from tileops.core.locks import ForkSafeLock
 from tileops.core.params import canonical_params, check_target
 
 if TYPE_CHECKING:
@@ -24,18 +23,10 @@ __all__ = ["copy", "is_shared", "reduce", "restore", "shared"]
 
 _OpT = TypeVar("_OpT", bound="Op")
 
-_lock = threading.RLock()
+_lock = ForkSafeLock()
 _shared: weakref.WeakValueDictionary[tuple[type, str, str | None], Any] = (
     weakref.WeakValueDictionary()
 )
-
-
-def _renew_lock() -> None:
-    global _lock
-    _lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
 
 
 def shared(

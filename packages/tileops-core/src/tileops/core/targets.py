@@ -1,22 +1,29 @@
 """Targets: named sets of kernels, and the rules by which one is chosen to serve a call.
 
 Two come with the project: ``tilelang``, the in-tree kernels, for CUDA devices, and ``reference``,
-plain PyTorch on any device. The order is: the constructor's ``target=``, the process default, a
-registered target that claims the call's device, and last the in-tree ones. Nothing is replaced in
-silence: a target that cannot serve a call raises, and the message names those that can.
+plain PyTorch on any device. Others come from plugins (the entry-point group ``tileops.targets``)
+and from :func:`register_target`. An instance asks once for each device, inside its first call
+there, in this order: the constructor's ``target=``, the default (:func:`using_target`,
+:func:`set_default_target`, the environment's ``TILEOPS_TARGET``), a target that claims the
+device, and last the in-tree ones. Nothing is replaced in silence: a target that cannot serve a
+call raises, and the message names those that can.
 """
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import dataclasses
-import threading
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tileops.core.errors import DefinitionError, TargetError
+from tileops.core.errors import DefinitionError, KernelBuildError, TargetError, TileOpsError
 from tileops.core.kernels import program_for
+from tileops.core.locks import ForkSafeLock
+from tileops.core.plugins import failures_text, load_plugins
 
 if TYPE_CHECKING:
     from tileops.core.op import Op
@@ -26,10 +33,13 @@ __all__ = [
     "TILELANG",
     "Target",
     "default_target",
+    "kernel_of",
     "register_target",
     "resolve",
     "set_default_target",
     "target_names",
+    "unregister_target",
+    "using_target",
 ]
 
 
@@ -75,20 +85,27 @@ def _reference_kernel(op: Op, interface: str, call: Any) -> Callable[..., Any]:
 
 TILELANG = Target("tilelang", lambda device: device.type == "cuda", _tilelang_kernel)
 REFERENCE = Target("reference", lambda device: device.type != "cuda", _reference_kernel)
+_IN_TREE = (TILELANG, REFERENCE)
 
-_lock = threading.Lock()
+_lock = ForkSafeLock()
 _registered: dict[str, Target] = {}
 _default: str | None = None
+_inner: contextvars.ContextVar[str | None] = contextvars.ContextVar("target", default=None)
 
 
 def register_target(target: Target) -> None:
     """Adds a target under its name.
 
     Raises:
-        DefinitionError: a target of this name is there already.
+        DefinitionError: it is no :class:`Target`, or one of this name is there already.
     """
+    if not isinstance(target, Target):
+        raise DefinitionError(
+            f"a target must be a tileops.core.Target, and {target!r} is of type "
+            f"{type(target).__name__}"
+        )
     with _lock:
-        if target.name in target_names():
+        if target.name in {*_registered, *(one.name for one in _IN_TREE)}:
             raise DefinitionError(
                 f"a target named {target.name!r} is registered already; give one of the two "
                 f"another name"
@@ -103,17 +120,18 @@ def unregister_target(name: str) -> None:
 
 
 def target_names() -> tuple[str, ...]:
-    """The names of all targets, registered ones first."""
-    return (*_registered, TILELANG.name, REFERENCE.name)
+    """The names of all targets: registered ones and plugins first, then those in the tree."""
+    load_plugins(register_target)
+    return (*_registered, *(target.name for target in _IN_TREE))
 
 
 def default_target() -> str | None:
-    """The process default, or None where targets are detected by device."""
-    return _default
+    """The name that stands in for a missing ``target=``, or None where the device decides."""
+    return _inner.get() or _default or os.environ.get("TILEOPS_TARGET") or None
 
 
 def set_default_target(name: str | None) -> None:
-    """Sets the process default for ops built without ``target=``; None returns to detection.
+    """Sets the process default for ops built without ``target=``; None takes it back.
 
     An instance asks once for each device, at its first call there: one that has served a call
     keeps the target that served it.
@@ -127,17 +145,33 @@ def set_default_target(name: str | None) -> None:
     _default = name
 
 
+@contextlib.contextmanager
+def using_target(name: str) -> Iterator[None]:
+    """Makes ``name`` the default for first calls inside the block, in this thread or task.
+
+    Raises:
+        TargetError: no target of this name is registered.
+    """
+    _named(name, "using_target")
+    token = _inner.set(name)
+    try:
+        yield
+    finally:
+        _inner.reset(token)
+
+
 def resolve(op: str, explicit: str | None, device: torch.device) -> Target:
     """The target that serves a call of ``op`` on ``device``.
 
     Raises:
-        TargetError: the target asked for does not exist, or two claim the device.
+        TargetError: the target asked for does not exist, two claim the device, or one fails
+            when it is asked.
     """
-    if explicit is not None:
-        return _named(explicit, op)
-    if _default is not None:
-        return _named(_default, op)
-    claiming = [target for target in list(_registered.values()) if target.claims(device)]
+    name = explicit or default_target()
+    if name is not None:
+        return _named(name, op)
+    load_plugins(register_target)
+    claiming = [target for target in list(_registered.values()) if _claims(op, target, device)]
     if len(claiming) > 1:
         raise TargetError(
             f"{op}: the targets {', '.join(repr(t.name) for t in claiming)} all claim {device}; "
@@ -148,11 +182,49 @@ def resolve(op: str, explicit: str | None, device: torch.device) -> Target:
     return TILELANG if TILELANG.claims(device) else REFERENCE
 
 
+def kernel_of(target: Target, op: Op, interface: str, call: Any) -> Callable[..., Any]:
+    """What ``target`` serves ``call`` with.
+
+    Raises:
+        TargetError: it cannot serve the call, or gave back what cannot be called.
+        KernelBuildError: its builder failed.
+    """
+    try:
+        kernel = target.kernel(op, interface, call)
+    except TileOpsError:
+        raise
+    except Exception as error:
+        raise KernelBuildError(
+            f"{type(op).__name__}: the target {target.name!r} failed to make a kernel for "
+            f"{call!r}: {type(error).__name__}: {error}; nothing is kept of it, and the call can "
+            f"be tried again"
+        ) from error
+    if not callable(kernel):
+        raise TargetError(
+            f"{type(op).__name__}: the target {target.name!r} made {kernel!r} for the interface "
+            f"{interface!r}, which cannot be called; its kernel function must return a callable"
+        )
+    return kernel
+
+
+def _claims(op: str, target: Target, device: torch.device) -> bool:
+    try:
+        return bool(target.claims(device))
+    except Exception as error:
+        # To pass it over would be to choose another in silence.
+        raise TargetError(
+            f"{op}: the target {target.name!r} failed when asked whether it claims {device}: "
+            f"{type(error).__name__}: {error}; choose a target with target=... or "
+            f"set_default_target(...)"
+        ) from error
+
+
 def _named(name: str, who: str) -> Target:
-    for target in (*_registered.values(), TILELANG, REFERENCE):
+    load_plugins(register_target)
+    for target in (*_registered.values(), *_IN_TREE):
         if target.name == name:
             return target
     raise TargetError(
         f"{who}: no target is named {name!r}; the targets are "
-        f"{', '.join(map(repr, target_names()))}"
+        f"{', '.join(map(repr, target_names()))}{failures_text()}"
     )

@@ -29,7 +29,8 @@ __all__ = ["BOUNDARY_ABI", "generate", "operator_signature"]
 
 BOUNDARY_ABI = 1
 """Raised with any change to generated schemas, fakes or gradients: compiled artefacts rely on
-them, and the compilers' caches see nothing of them but a digest that holds this number."""
+them, and the compilers' caches see nothing of them but a digest that holds this number.
+``tests/keys/test_digest.py`` keeps a hash for each number, and fails when one is forgotten."""
 
 
 def generate(entry: Entry) -> str:

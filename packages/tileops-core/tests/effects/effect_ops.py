@@ -1,111 +1,20 @@
-"""Ops that only tests use: each has one effect that an entry can declare.
-
-``conftest.py`` hands this module to the tests. Two targets serve the ops besides ``reference``:
-``filling``, whose kernels fill outputs that core allocated, so that warm calls replay plans, and
-``liar``, whose results a test chooses.
-"""
+"""Ops that only tests use: each has one effect that an entry can declare."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 
-from tileops.core import KernelInterface, Op, Target, fills, register_target
-from tileops.manifest import Entry, load_text
+from tileops.core import KernelInterface, Op
+
+from .declare import entry, inp, outp, param
+from .targets import Call, launches, liar
+
+__all__ = ["launches", "liar"]
 
 
-def tensor(table: str, name: str, shape: str, dtype: str = "T", **more: str) -> str:
-    lines = [f"[[signature.{table}]]", f'name = "{name}"', f'dtype = "{dtype}"']
-    axes = shape.split()
-    key = "shapes" if "|" in shape else "shape"
-    value = "[" + ", ".join(f'"{axis}"' for axis in axes) + "]"
-    if key == "shapes":
-        alternatives = [part.split() for part in shape.split("|")]
-        value = str(alternatives).replace("'", '"')
-    lines.append(f"{key} = {value}")
-    lines += [f"{key} = {value}" for key, value in more.items()]
-    return "\n".join(lines) + "\n"
-
-
-def inp(name: str, shape: str, dtype: str = "T", **more: str) -> str:
-    return tensor("inputs", name, shape, dtype, **more)
-
-
-def outp(name: str, shape: str, dtype: str = "T", **more: str) -> str:
-    return tensor("outputs", name, shape, dtype, **more)
-
-
-def param(name: str, kind: str, **more: str) -> str:
-    lines = ["[[signature.params]]", f'name = "{name}"', f'type = "{kind}"']
-    return "\n".join([*lines, *(f"{key} = {value}" for key, value in more.items())]) + "\n"
-
-
-def entry(name: str, *parts: str, dims: str = "", dtypes: str = "float32 float64") -> Entry:
-    text = "\n".join(
-        [
-            f'name = "{name}"',
-            'family = "effects"\nstatus = "planned"\nsince = "0.1.0"',
-            'summary = "For tests."\nformula = "y = f(x)"\nreference = "torch"',
-            "[signature.dims]",
-            *(f'"{dim}" = "an axis"' for dim in dims.split()),
-            "[signature.dtypes]",
-            f"T = {dtypes.split()}".replace("'", '"'),
-            *parts,
-        ]
-    )
-    return load_text(text, path=Path("for_tests.toml"))
-
-
-@dataclasses.dataclass(frozen=True)
-class Call:
-    """The call spec of all of them: what the formula reads besides the tensors."""
-
-    device: torch.device
-    options: tuple[Any, ...] = ()
-
-
-def _filling_kernel(op: Op, interface: str, call: Call) -> Callable[..., Any]:
-    role = op.interfaces[interface]
-
-    @fills
-    def launch(*tensors: torch.Tensor | None) -> None:
-        count = len(role.inputs)
-        launches.append(type(op).__name__)
-        results = role.reference(call, *tensors[:count])
-        many = results if isinstance(results, tuple) else (results,)
-        for buffer, result in zip(tensors[count:], many, strict=False):
-            if buffer is not None and buffer is not result:
-                buffer.copy_(result)
-
-    return launch
-
-
-launches: list[str] = []
-"""The op of each kernel that ``filling`` launched."""
-
-
-class Liar:
-    """What the target ``liar`` does: ``act`` takes a kernel's inputs and gives its results."""
-
-    act: Callable[..., Any]
-
-
-liar = Liar()
-
-FILLING = Target("filling", lambda device: False, _filling_kernel)
-LIAR = Target("liar", lambda device: False, lambda *_: lambda *inputs: liar.act(*inputs))
-
-
-def register_targets() -> None:
-    for target in (FILLING, LIAR):
-        register_target(target)
-
-
-class _Base(Op, abstract=True):
+class ForTests(Op, abstract=True):
     """An op without params whose ``forward`` is one kernel of the role ``main``."""
 
     def __init__(self, *, target: str | None = None) -> None:
@@ -130,7 +39,7 @@ class Bump(KernelInterface):
 
 
 class BumpFwdOp(
-    _Base,
+    ForTests,
     entry=entry("BumpFwdOp", inp("x", "*B N", mutated="true"), inp("by", "N"), dims="*B N"),
 ):
     """x += by"""
@@ -154,7 +63,7 @@ class Clip(KernelInterface):
 
 
 class ClipFwdOp(
-    _Base,
+    ForTests,
     entry=entry(
         "ClipFwdOp",
         param("inplace", "bool", default="false"),
@@ -191,7 +100,7 @@ class Tally(KernelInterface):
 
 
 class TallyFwdOp(
-    _Base,
+    ForTests,
     entry=entry(
         "TallyFwdOp",
         inp("x", "M N"),
@@ -213,7 +122,7 @@ class TallyFwdOp(
 
 
 class PairFwdOp(
-    _Base,
+    ForTests,
     entry=entry(
         "PairFwdOp",
         inp("x", "M"),
@@ -244,7 +153,7 @@ class Twice(KernelInterface):
 
 
 class TwiceFwdOp(
-    _Base,
+    ForTests,
     entry=entry("TwiceFwdOp", inp("x", "*B N"), outp("y", "*B N", buffer='"out"'), dims="*B N"),
 ):
     """y = 2 · x"""
@@ -281,7 +190,7 @@ class CenterOnly(Moments):
 
 
 class MomentsFwdOp(
-    _Base,
+    ForTests,
     entry=entry(
         "MomentsFwdOp",
         param("return_stats", "bool", default="true"),
@@ -322,7 +231,7 @@ class Batch(KernelInterface):
 
 
 class BatchFwdOp(
-    _Base,
+    ForTests,
     entry=entry(
         "BatchFwdOp",
         param("training", "bool", default="false"),
@@ -372,7 +281,7 @@ class TurnOnly(Turn):
 
 
 class TurnFwdOp(
-    _Base,
+    ForTests,
     entry=entry(
         "TurnFwdOp",
         param("inplace", "bool", default="true"),
@@ -418,7 +327,7 @@ class Place(KernelInterface):
 
 
 class PlaceFwdOp(
-    _Base,
+    ForTests,
     entry=entry(
         "PlaceFwdOp",
         inp("x", "B S D"),
@@ -439,58 +348,22 @@ class PlaceFwdOp(
         return self.run(x, positions, starts, options=(limit,))
 
 
-# -- params of every type, and a dtype that a param gives ---------------------------------------
-
-
-class EveryParamFwdOp(
-    _Base,
+class CapFwdOp(
+    ForTests,
     entry=entry(
-        "EveryParamFwdOp",
-        param("whole", "int"),
-        param("real", "float", optional="true", default="0.5"),
-        param("flag", "bool", default="true"),
-        param("mode", "str", default='"add"', choices='["add", "sub"]'),
-        param("kind", "dtype", default='"float64"', choices='["float32", "float64"]'),
-        param("axes", "shape", optional="true"),
-        param("steps", "ints", default="[1, 2]"),
-        param("weights", "floats", default="[1.0]"),
-        inp("x", "*B whole"),
-        outp("y", "*B whole", "kind"),
+        "CapFwdOp",
+        inp("x", "*B"),
+        inp("low", "*B", optional="true"),
+        '[[signature.ints]]\nname = "limit"\n',
+        '[[signature.ints]]\nname = "shift"\ndefault = 0\n',
+        outp("y", "*B", buffer='"out"'),
         dims="*B",
     ),
 ):
-    """y = x ± sum of all numbers, in the dtype ``kind``"""
+    """y = min(max(x, low), limit) + shift; after an optional input ``limit`` is named"""
 
-    def __init__(
-        self,
-        whole: int,
-        real: float | None = 0.5,
-        flag: bool = True,
-        mode: str = "add",
-        kind: torch.dtype = torch.float64,
-        axes: Any = None,
-        steps: Any = (1, 2),
-        weights: Any = (1.0,),
-        *,
-        target: str | None = None,
-    ) -> None:
-        self.whole, self.real, self.flag, self.mode = whole, real, flag, mode
-        self.kind, self.axes, self.steps, self.weights = kind, axes, steps, weights
-        super().__init__(target=target)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        number = sum([self.real or 0.0, self.flag, *(self.axes or ()), *self.steps, *self.weights])
-        return x.to(self.kind) + (number if self.mode == "add" else -number)
-
-
-# -- made of PyTorch matmuls, which autocast changes --------------------------------------------
-
-
-class ProjectFwdOp(
-    _Base,
-    entry=entry("ProjectFwdOp", inp("x", "M K"), inp("w", "K N"), outp("y", "M N"), dims="M K N"),
-):
-    """y = x @ w"""
-
-    def forward(self, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        return x.contiguous() @ w.contiguous()
+    def forward(
+        self, x: Any, low: Any = None, shift: int = 0, *, limit: int, out: Any = None
+    ) -> torch.Tensor:
+        y = (x if low is None else torch.maximum(x, low)).clamp(max=limit) + shift
+        return y.contiguous() if out is None else out.copy_(y)

@@ -1,0 +1,170 @@
+"""``tileops doctor``: what is installed, whether it fits together, and what is in the way."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import Distribution, PackageNotFoundError, distributions, version
+from pathlib import Path
+
+from tileops.manifest.versions import admits
+
+__all__ = ["Finding", "diagnose", "report"]
+
+OK, NOTE, WRONG = "ok", "note", "WRONG"
+
+Finding = tuple[str, str, str]
+"""How it is (``ok``, ``note``, ``WRONG``), what it is about, and what was found."""
+
+
+def report() -> int:
+    """Prints every finding; returns 1 where something is wrong."""
+    wrong = False
+    for state, subject, text in diagnose():
+        wrong = wrong or state == WRONG
+        print(f"{state:5}  {subject:22}  {text}")
+    return int(wrong)
+
+
+def diagnose() -> Iterator[Finding]:
+    """Every finding, from the outside in."""
+    yield OK, "python", f"{platform.python_version()} at {sys.executable}"
+    yield from _distributions()
+    yield from _namespace()
+    yield from _families()
+    yield from _torch()
+    yield from _compilers()
+    yield from _folders()
+    yield from _targets()
+
+
+def _own() -> dict[str, Distribution]:
+    found: dict[str, Distribution] = {}
+    for one in distributions():
+        name = (one.metadata["Name"] or "").lower().replace("_", "-")
+        if name == "tileops" or name.startswith("tileops-"):
+            found.setdefault(name, one)
+    return dict(sorted(found.items()))
+
+
+def _distributions() -> Iterator[Finding]:
+    own = _own()
+    for name, one in own.items():
+        if name == "tileops":
+            yield (
+                WRONG,
+                name,
+                f"{one.version}: another project's package, which owns the same import name; "
+                f"uninstall it, or keep the two in environments of their own",
+            )
+            continue
+        yield OK, name, one.version
+        for requirement in one.requires or ():
+            wanted = requirement.partition(";")[0].strip()
+            needed = wanted.partition("~")[0].strip()
+            if not needed.startswith("tileops-"):
+                continue
+            sibling = own.get(needed)
+            specifier = wanted.removeprefix(needed).strip()
+            if sibling is None:
+                yield WRONG, name, f"needs {wanted}, which is not installed: pip install '{wanted}'"
+            elif not admits(specifier, sibling.version):
+                yield (
+                    WRONG,
+                    name,
+                    f"needs {wanted}, and {needed} {sibling.version} is installed: "
+                    f"pip install '{wanted}'",
+                )
+
+
+def _namespace() -> Iterator[Finding]:
+    """A regular package named ``tileops`` would hide the namespace that ours share."""
+    for entry in sys.path:
+        marker = Path(entry or ".") / "tileops" / "__init__.py"
+        if marker.is_file():
+            yield (
+                WRONG,
+                "import tileops",
+                f"{marker} makes tileops a package of its own and hides the families; take it "
+                f"off sys.path",
+            )
+
+
+def _families() -> Iterator[Finding]:
+    from tileops.core.errors import FamilyError
+    from tileops.core.families import load_families
+
+    try:
+        names = load_families()
+    except FamilyError as error:
+        yield WRONG, "families", str(error)
+        return
+    yield (OK if names else NOTE), "families", ", ".join(names) or "none is installed"
+
+
+def _torch() -> Iterator[Finding]:
+    import torch
+
+    build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "built for CPU"
+    yield OK, "torch", f"{torch.__version__}, {build}"
+    if not torch.cuda.is_available():
+        yield NOTE, "devices", "no CUDA device: the target 'reference' serves"
+        return
+    from tileops.core.tilelang_backend import device_arch
+
+    for index in range(torch.cuda.device_count()):
+        yield OK, f"cuda:{index}", f"{torch.cuda.get_device_name(index)}, {device_arch(index)}"
+
+
+def _compilers() -> Iterator[Finding]:
+    for name in ("tilelang", "apache-tvm-ffi"):
+        try:
+            yield OK, name, version(name)
+        except PackageNotFoundError:
+            yield NOTE, name, "not installed: kernels can be neither built nor loaded"
+    for tool, purpose in (("nvcc", "build kernels"), ("gcc", "build their host stubs")):
+        path = shutil.which(tool)
+        if path is None:
+            yield NOTE, tool, f"not on PATH: this machine cannot {purpose}, and needs stored ones"
+            continue
+        lines = subprocess.run([path, "--version"], capture_output=True, text=True).stdout
+        said = [line for line in lines.splitlines() if "release" in line or tool in line]
+        yield OK, tool, f"{said[-1].strip() if said else '?'} at {path}"
+
+
+def _folders() -> Iterator[Finding]:
+    folders = {"TileLang's cache": Path(os.environ.get("TILELANG_CACHE_DIR", "~/.tilelang/cache"))}
+    if importlib.util.find_spec("tileops.core.store") is not None:
+        from tileops.core.store import folder
+
+        store = folder()
+        if store is None:
+            yield NOTE, "kernel store", "off: every process builds its kernels"
+        else:
+            folders = {"kernel store": store, **folders}
+    for name, path in folders.items():
+        path = path.expanduser()
+        nearest = next(one for one in (path, *path.parents) if one.exists())
+        if os.access(nearest, os.W_OK):
+            yield OK, name, f"{path}{'' if path.exists() else ' (not made yet)'}"
+        else:
+            yield NOTE, name, f"{path} cannot be written: kernels are built again in each process"
+
+
+def _targets() -> Iterator[Finding]:
+    from tileops.core.plugins import plugin_failures
+    from tileops.core.targets import default_target, target_names
+
+    names = target_names()
+    default = default_target()
+    yield OK, "targets", ", ".join(names)
+    if default is not None:
+        state = OK if default in names else WRONG
+        yield state, "default target", f"{default!r}{'' if state == OK else ', which there is not'}"
+    for failure in plugin_failures():
+        yield WRONG, "target plugin", str(failure)
