@@ -20,6 +20,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         action="store_true",
         help="print the source of its compile boundary, generated from its manifest entry",
     )
+    commands.add_parser("ops", help="list the installed ops")
+    commands.add_parser("doctor", help="say what is installed and what is in the way")
     build = commands.add_parser("build", help="fill the kernel store; needs nvcc and no GPU")
     for word, what in (("op", "OP"), ("family", "FAMILY"), ("workload", "LABEL")):
         build.add_argument(
@@ -41,15 +43,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     cache = commands.add_parser("cache", help="show the kernel store: its folder and its size")
     cache.add_argument("--clear", action="store_true", help="remove every stored kernel")
-    commands.add_parser("ops", help="list the installed ops")
-    commands.add_parser("doctor", help="say what is installed and what is in the way")
     arguments = parser.parse_args(argv)
+    if arguments.command == "show":
+        return _show(arguments.op, generated=arguments.generated)
     if arguments.command == "build":
         return _build(arguments)
     if arguments.command == "cache":
         return _cache(clear=arguments.clear)
-    if arguments.command == "show":
-        return _show(arguments.op, generated=arguments.generated)
     return _ops() if arguments.command == "ops" else _doctor()
 
 

@@ -81,8 +81,7 @@ class CallContext:
         target: Target,
         specs: dict[str, OutputSpec],
         buffers: dict[str, torch.Tensor],
-        written: Sequence[torch.Tensor],
-        watch: WriteWatch,
+        watch: WriteWatch | None = None,
     ) -> None:
         self.op = op
         self.target = target
@@ -90,9 +89,9 @@ class CallContext:
         self.buffers = buffers
         self.built: dict[Any, Callable[..., Any]] = {}
         self.launches: list[Launch] = []
-        self.written = written
         self.allocated: list[torch.Tensor] = []
-        self.watch = watch
+        self.watch = watch or WriteWatch({}, ())
+        self.written = self.watch.written
         self.outer: CallContext | None = None
 
     def __enter__(self) -> CallContext:
@@ -209,7 +208,7 @@ def serve(
     if target is None:
         target = resolve(type(op).__name__, op._explicit_target, device)
     watch = WriteWatch(given, written)
-    context = CallContext(op, target, outputs, buffers, watch.written, watch)
+    context = CallContext(op, target, outputs, buffers, watch)
     # Autocast is off while AOTAutograd traces; a target made of PyTorch operators must not give
     # one dtype eager and another compiled.
     inputs = [given[spec.name] for spec in entry.signature.inputs]
