@@ -29,13 +29,13 @@ from tileops.core.compilers import nvcc_version
 from tileops.core.store.entry import DamagedError, Facts, pack, unpack
 from tileops.core.store.lock import locked
 
-__all__ = ["Store", "default_folder", "open_store"]
+__all__ = ["Store", "folder", "open_store"]
 
 _log = logging.getLogger("tileops.core.store")
 _reported: set[Path] = set()
 
 
-def default_folder() -> Path | None:
+def folder() -> Path | None:
     """The folder of the store by the environment, or None where the store is off."""
     named = os.environ.get("TILEOPS_CACHE_DIR")
     if named is not None:
@@ -51,8 +51,8 @@ def default_folder() -> Path | None:
 
 def open_store() -> Store | None:
     """The store by the environment as it is now, or None where it is off."""
-    folder = default_folder()
-    return None if folder is None else Store(folder)
+    path = folder()
+    return None if path is None else Store(path)
 
 
 class Store:
