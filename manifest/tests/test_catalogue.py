@@ -110,3 +110,19 @@ def test_two_ops_of_one_operator(
         "norm/norm_scale_fwd.toml:1: two ops have different operators, and norm/scale_fwd.toml "
         "has tileops::norm_scale_fwd; found ScaleFwdOp and NormScaleFwdOp; rename one of the two"
     ]
+
+
+def test_a_folder_may_have_a_colon(
+    tmp_path: Path, entry_text: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = []
+    for folder in ("a:b", "c"):
+        path = tmp_path / folder / "norm" / "scale_fwd.toml"
+        path.parent.mkdir(parents=True)
+        path.write_text(entry_text(), encoding="utf-8")
+        files.append((path, "tileops"))
+    assert [str(fault) for fault in validate_files(files).faults] == [
+        "c/norm/scale_fwd.toml:1: an op has one entry, and a:b/norm/scale_fwd.toml is that of "
+        "ScaleFwdOp; found a second one; rename the op, or remove one of the two"
+    ]

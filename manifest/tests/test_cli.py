@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -136,6 +139,46 @@ def test_validate_of_nothing_is_a_wrong_command(
     assert capsys.readouterr() == ("", f"tileops-manifest: {message}\n")
 
 
+def test_a_file_is_known_by_its_folder_wherever_the_command_runs(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tree / "norm")
+    assert main(["validate", "scale_fwd.toml"]) == 0
+    assert main(["validate", "."]) == 0
+    monkeypatch.chdir("../conv")
+    assert main(["validate", "../norm", "../norm/scale_fwd.toml"]) == 0
+    assert capsys.readouterr() == ("", "1 entries are valid\n" * 3)
+
+
+def test_validate_follows_links_and_not_in_circles(
+    tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    linked = Path("linked")
+    linked.mkdir()
+    (linked / "norm").symlink_to((tree / "norm").absolute(), target_is_directory=True)
+    (tree / "norm" / "up").symlink_to("..", target_is_directory=True)
+    (tree / "norm" / ".hidden.toml").write_text("x")
+    assert main(["validate", "linked/norm"]) == 1
+    assert capsys.readouterr().err == "4 faults in 3 entries\n"
+    (tree / "norm" / "up").unlink()
+    assert main(["validate", "linked"]) == 0
+    assert capsys.readouterr() == ("", "1 entries are valid\n")
+
+
+def test_a_folder_that_cannot_be_read(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def denied(path: str) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("os.scandir", denied)
+    assert main(["validate", "tree"]) == 2
+    assert capsys.readouterr() == (
+        "",
+        "tileops-manifest: tree cannot be read: Permission denied\n",
+    )
+
+
 def core(check: Callable[[Sequence[Entry]], list[Fault]]) -> dict[str, types.ModuleType]:
     """Stand in for an installed core."""
     package, module = types.ModuleType("tileops.core"), types.ModuleType("tileops.core.conformance")
@@ -237,6 +280,101 @@ def test_a_broken_entry_stops_what_reads_all_of_them(
     monkeypatch.setattr("tileops.manifest.cli.iter_entries", broken)
     assert main(["export"]) == 1
     assert capsys.readouterr() == ("", "e.toml:3: an entry is right; found a wrong one\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [("nowhere/x.json", "No such file or directory"), ("folder", "Is a directory")],
+)
+def test_export_to_what_cannot_be_written(
+    path: str,
+    why: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    assert main(["export", "--output", path]) == 2
+    assert capsys.readouterr() == (
+        "",
+        f"tileops-manifest: {path} cannot be written: {why}; name a file in a folder that exists\n",
+    )
+
+
+def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    """Run the command as a process of its own, which has a standard output of its own."""
+    command = [sys.executable, "-m", "tileops.manifest.cli", *arguments]
+    return subprocess.run(command, check=False, stderr=subprocess.PIPE, **options)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("command", [["list"], ["export"], ["show", "RMSNormFwdOp"]])
+def test_a_full_disk_is_told_in_one_line(command: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = run(*command, stdout=full)
+    assert done.returncode == 2
+    assert done.stderr.decode() == (
+        "tileops-manifest: the output cannot be written: [Errno 28] No space left on device\n"
+    )
+
+
+def test_a_terminal_that_is_not_utf8_gets_escapes() -> None:
+    options = {"stdout": subprocess.PIPE, "env": {**os.environ, "PYTHONIOENCODING": "ascii"}}
+    done = run("show", "RMSNormFwdOp", **options)
+    assert (done.returncode, done.stderr) == (0, b"")
+    formula = b"  y = x / sqrt(mean(x\\xb2, over normalized_shape) + eps) \\xb7 weight\n"
+    assert formula in done.stdout
+    done = run("show", "RMSNormFwdOp", "--json", **options)
+    assert json.loads(done.stdout)["entry"]["formula"].startswith("y = x / sqrt(mean(x²,")
+
+
+@pytest.mark.parametrize(
+    ("family", "remedy"),
+    [
+        ("nrom", "did you mean 'norm'?"),
+        ("nope", "write one of attention, composite, norm, positional"),
+    ],
+)
+@pytest.mark.parametrize("json_flag", [[], ["--json"]])
+def test_list_of_a_family_that_is_none(
+    family: str, remedy: str, json_flag: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["list", "--family", family, *json_flag]) == 2
+    assert capsys.readouterr() == (
+        "",
+        f"tileops-manifest: no entry is of the family {family!r}; {remedy}\n",
+    )
+
+
+def test_list_says_that_nothing_matches(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entries = [entry for entry in iter_entries() if entry.status == "planned"]
+    monkeypatch.setattr("tileops.manifest.cli.iter_entries", lambda: entries)
+    assert main(["list", "--status", "implemented"]) == 0
+    assert capsys.readouterr() == ("", "no entry matches\n")
+
+
+def test_level_3_that_was_asked_for_says_that_core_is_missing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["validate", "--level", "3"]) == 0
+    assert capsys.readouterr().err == (
+        f"{len(list(iter_entries()))} entries are valid; tileops-core is not installed, so no op "
+        "was compared with its entry\n"
+    )
+
+
+@pytest.mark.parametrize("namespace", ["", "x y", "my-ops"])
+def test_a_namespace_that_is_no_name(
+    namespace: str, tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["validate", "tree", "--namespace", namespace]) == 2
+    assert capsys.readouterr().err == (
+        "tileops-manifest: a namespace is a name of letters, digits and underscores, not "
+        f"{namespace!r}\n"
+    )
 
 
 @pytest.mark.parametrize("command", ["validate", "list", "show", "diff", "export"])

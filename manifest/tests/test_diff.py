@@ -53,6 +53,26 @@ CASES: dict[str, tuple[Changes, list[str]]] = {
             "neutral: dims are named or described differently",
         ],
     ),
+    "a renamed input": (
+        [('name = "x"', 'name = "input"')],
+        [
+            "breaking: the input x is gone",
+            "breaking: the input input is new and must be passed",
+        ],
+    ),
+    "a further axis of the input that has the dims first": (
+        [
+            ('N = "columns"', 'N = "columns"\nG = "groups"'),
+            (
+                'name = "x"\ndtype = "T"\nshape = ["*B", "N"]',
+                'name = "x"\ndtype = "T"\nshape = ["*B", "G", "N"]',
+            ),
+        ],
+        [
+            "breaking: the input x of shape [*B, N] is of shape [*B, G, N]",
+            "neutral: dims are named or described differently",
+        ],
+    ),
     "a renamed dtype variable": (
         [("T = [", "A = ["), ('dtype = "T"', 'dtype = "A"')] + [('dtype = "T"', 'dtype = "A"')] * 2,
         [],
@@ -223,6 +243,43 @@ def test_tolerances(
 
     found = compare_entries(entry(old), entry(new))
     assert [f"{change.level}: {change.text}" for change in found] == expected
+
+
+def test_what_is_gone_is_told_in_the_order_of_the_entry(entry_text: Make) -> None:
+    names = ["zeta", "alpha", "mu", "beta", "omega"]
+    rows = "".join(SIZE.replace("size", name) % "default = 1" for name in names)
+    old, new = load_text(entry_text(DONE, extra(INPUTS, rows))), load_text(entry_text(DONE))
+    assert [change.text for change in compare_entries(old, new)] == [
+        f"the param {name} is gone" for name in names
+    ]
+
+
+def test_very_many_dtypes_are_compared_tensor_by_tensor(entry_text: Make) -> None:
+    def entry(last: str, *dtypes: str) -> Entry:
+        listed = str(["float16", "bfloat16", "float32", "float64", "int8", "int16"])
+        variables = "".join(f"D{at} = {listed}\n" for at in range(9))
+        variables += f"D9 = {list(dtypes)}\n"
+        inputs = "".join(
+            (BIAS % "optional = true").replace("bias", f"i{at}").replace('"T"', f'"{dtype}"')
+            for at, dtype in enumerate([*(f"D{at}" for at in range(9)), last, "D9"])
+        )
+        place = 'T = ["float16", "float32"]\n'
+        return load_text(entry_text(DONE, (place, place + variables), extra(OUTPUTS, inputs)))
+
+    old = entry("D9", "float16", "int8")
+    assert compare_entries(old, old) == []
+    found = compare_entries(old, entry("D9", "float16", "int16"))
+    assert [f"{change.level}: {change.text}" for change in found] == [
+        "breaking: the dtypes int8 of i9 are gone",
+        "breaking: the dtypes int8 of i10 are gone",
+        "additive: the dtypes int16 of i9 are new",
+        "additive: the dtypes int16 of i10 are new",
+    ]
+    found = compare_entries(old, entry("D0", "float16", "int8"))
+    assert [f"{change.level}: {change.text}" for change in found] == [
+        "breaking: the dtypes that go together are others",
+        "additive: the dtypes bfloat16, float32, float64, int16 of i9 are new",
+    ]
 
 
 def test_a_planned_op_breaks_no_one(entry_text: Make) -> None:

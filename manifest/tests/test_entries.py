@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import subprocess
 from pathlib import Path
@@ -55,6 +56,57 @@ def test_an_editor_finds_the_schema(entry: Entry) -> None:
     if schema_folder().parent.joinpath("manifest").is_dir():
         target = (entry.path.parent / first.removeprefix("#:schema ")).resolve()
         assert target == schema_folder() / "op.schema.json"
+
+
+@each_entry
+def test_inplace_says_what_is_written(entry: Entry) -> None:
+    for param in entry.signature.params:
+        if param.name == "inplace":
+            written = {value.name for value in entry.signature.inputs if value.mutated is not False}
+            assert written <= set(param.doc.replace(",", "").split())
+
+
+def test_eps_says_what_it_is_added_to() -> None:
+    """The mean square of root-mean-square norms, the variance of all others."""
+    said = {
+        entry.name: param.doc.split(";")[0]
+        for entry in ENTRIES
+        for param in entry.signature.params
+        if param.name == "eps"
+    }
+    of_variance = {name for name, doc in said.items() if doc == "added to the variance"}
+    assert set(said.values()) == {"added to the variance", "added to the mean square"}
+    norms = ["Layer", "FusedAddLayer", "AdaLayer", "Group", "Instance", "Batch"]
+    assert of_variance == {
+        *(f"{norm}NormFwdOp" for norm in norms),
+        "AdaLayerNormZeroFwdOp",
+        "AdaLNZeroBlockFwdOp",
+    }
+
+
+def test_one_model_scales_its_scores_in_one_way() -> None:
+    scales = {
+        (entry.name, workload.label): workload.params.get("softmax_scale")
+        for entry in ENTRIES
+        for workload in entry.workloads
+        if workload.model == "deepseek-ai/DeepSeek-V3"
+        and any(param.name == "softmax_scale" for param in entry.signature.params)
+    }
+    assert len(scales) == 3
+    # 192 ** -0.5, times the square of YaRN's 0.1 ln(40) + 1.
+    scale = 192**-0.5 * (0.1 * math.log(40) + 1) ** 2
+    assert list(scales.values()) == pytest.approx([scale] * 3)
+
+
+def test_batch_norm_in_training_needs_an_eps_as_pytorch_does() -> None:
+    entry = load_entry("BatchNormFwdOp")
+    messages = [
+        rule.message.format(eps=0.0)
+        for rule in entry.signature.rules
+        if rule.require.names <= {"eps", "training"}
+        and not rule.require.evaluate({"eps": 0.0, "training": True})
+    ]
+    assert messages == ["eps is 0.0; it is above 0 in training"]
 
 
 def test_boundaries_are_where_the_rule_says() -> None:

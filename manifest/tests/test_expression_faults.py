@@ -47,6 +47,15 @@ CASES = {
             "(…)`, a constant index and calls of known functions",
         ],
     ),
+    "a number that runs into a word": (
+        [
+            ('require = "N > 0"', 'require = "N > 0or N > 0x1or N < 1.5if True else x is None"'),
+        ],
+        [
+            "norm/scale_fwd.toml:38: signature.rules[0].require: a number runs into a word; found "
+            "'N > 0or N > 0x1or N < 1.5if True else x is None'; put a space between the two",
+        ],
+    ),
     "a power, which could be huge": (
         [
             ('require = "N > 0"', 'require = "2 ** 2 ** N > 0"'),

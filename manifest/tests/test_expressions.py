@@ -99,3 +99,25 @@ def test_hostile_text_raises_the_typed_error(source: str) -> None:
     """Whatever Python's own parser does with a text (or dies of), one error comes out."""
     with pytest.raises(ExpressionError):
         Expression(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "glued"),
+    [
+        ("1if a else 2", True),
+        ("a > 0x1or a", True),
+        ("a > 1e3and a", True),
+        ("a > .5or a", True),
+        ("a > 1 or a", False),
+        ("x1if or a", False),
+        ("a == '1if'", False),
+    ],
+)
+def test_a_number_ends_before_a_word(source: str, glued: bool) -> None:
+    """Python reads the two apart, with a warning on the terminal of whoever loads the entry."""
+    if not glued:
+        assert Expression(source).source == source
+        return
+    with pytest.raises(ExpressionError) as caught:
+        Expression(source)
+    assert str(caught.value) == "a number runs into a word; put a space between the two"

@@ -107,6 +107,16 @@ def test_wrong_arguments(
     assert str(caught.value) == message
 
 
+def test_positions_take_no_more_memory_than_the_input_has() -> None:
+    assert generate({"x": {"kind": "positions"}}, {"x": (0, 10**15)}, {}) == {"x": []}
+    made = generate(
+        {"x": {"kind": "positions", "lengths": "cu"}, "cu": {"kind": "cu_seqlens", "each": 10**15}},
+        {"x": (3,), "cu": (3,)},
+        {},
+    )
+    assert made["x"] == [0, 1, 2]
+
+
 def test_a_pool_that_is_too_small() -> None:
     with pytest.raises(GeneratorError) as caught:
         generate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from tileops.manifest import (
     load_text,
 )
 from tileops.manifest import load as loading
+from tileops.manifest.cli import main
+from tileops.manifest.load import root_faults
 
 Make = Callable[..., str]
 
@@ -31,7 +34,12 @@ def other_root(tmp_path: Path, entry_text: Make, monkeypatch: pytest.MonkeyPatch
     path.write_text(entry_text(), encoding="utf-8")
     monkeypatch.setattr(loading, "_added", [])
     yield tmp_path / "theirs"
+    forget()
+
+
+def forget() -> None:
     loading._index.cache_clear()
+    loading._offers.cache_clear()
     loading._installed_roots.cache_clear()
 
 
@@ -51,17 +59,72 @@ def test_an_installed_package_offers_entries(
     other_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The entry point's name is the namespace; its package is not imported for it."""
+    install(tmp_path, other_root, "theirs = their_package.entries", monkeypatch)
+    assert load_entry("ScaleFwdOp").compile_op_names == ("theirs::norm_scale_fwd",)
+    assert root_faults() == []
+
+
+def install(tmp_path: Path, entries: Path, point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a distribution ``theirs`` with entries and one entry point."""
     package = tmp_path / "their_package"
     package.mkdir()
     (package / "__init__.py").write_text("raise RuntimeError('imported')")
-    other_root.rename(package / "entries")
+    (package / "empty").mkdir()
+    entries.rename(package / "entries")
     info = tmp_path / "theirs-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[tileops.entries]\ntheirs = their_package.entries\n")
+    (info / "entry_points.txt").write_text(f"[tileops.entries]\n{point}\n")
     monkeypatch.syspath_prepend(tmp_path)
-    loading._installed_roots.cache_clear()
-    assert load_entry("ScaleFwdOp").compile_op_names == ("theirs::norm_scale_fwd",)
+    forget()
+
+
+@pytest.mark.parametrize(
+    ("point", "why"),
+    [
+        ("theirs = their_package.entriez", "no such folder"),
+        ("theirs = no_package.entries", "no such folder"),
+        ("theirs = their_package:where", "RuntimeError: imported"),
+        ("theirs = their_package.empty", "no FAMILY/OP.toml below it"),
+        ("my-ops = their_package.entries", "the namespace 'my-ops', which is no name"),
+    ],
+)
+def test_an_entry_point_that_leads_nowhere_stops_no_other(
+    point: str,
+    why: str,
+    other_root: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    install(tmp_path, other_root, point, monkeypatch)
+    assert load_entry("RMSNormFwdOp").name == "RMSNormFwdOp"
+    told = (
+        f"theirs/entry_points.txt: the entry point {point} of tileops.entries names a folder of "
+        f"entries; found {why}; mend it, or uninstall theirs"
+    )
+    assert [str(fault) for fault in root_faults()] == [told]
+    assert main(["validate"]) == 1
+    assert capsys.readouterr().out == f"{told}\n"
+    with pytest.raises(ManifestError) as caught:
+        load_entry("ScaleFwdOp")
+    assert str(caught.value.faults[1]) == told
+
+
+def test_an_op_of_two_packages_and_one_family(
+    other_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(other_root, tmp_path / "second")
+    add_entry_root(other_root)
+    add_entry_root(tmp_path / "second")
+    with pytest.raises(ManifestError) as caught:
+        load_entry("ScaleFwdOp", family="norm")
+    assert str(caught.value) == "\n".join(
+        f"{folder}/norm/scale_fwd.toml:1: ScaleFwdOp has one entry; found 2; rename the op, or "
+        "uninstall what has one of them"
+        for folder in ("theirs", "second")
+    )
 
 
 def test_an_op_of_two_roots_needs_its_family(
@@ -168,6 +231,14 @@ def test_loading_refuses_what_is_wrong(
             b'name = "x"\nfamily = "\xff"\n',
             ":2: an entry is UTF-8; found byte 0xff; save it as UTF-8",
         ),
+        (
+            b'\xef\xbb\xbfname = "x"\n',
+            ":1: an entry is UTF-8; found a byte-order mark; save it without one (not utf-8-sig)",
+        ),
+        (
+            b'name = "x"\r\nsince = 1' + b"0" * 5000,
+            ":2: a number has 64 bits; found one of 5001 digits; write a smaller one",
+        ),
     ],
 )
 def test_what_is_no_text_or_no_toml(
@@ -181,8 +252,20 @@ def test_what_is_no_text_or_no_toml(
 
 
 def test_a_file_that_is_not_there() -> None:
-    with pytest.raises(ManifestError, match=r"^nowhere\.toml: an entry is a readable file; found"):
+    with pytest.raises(ManifestError) as caught:
         load_file("nowhere.toml")
+    assert str(caught.value) == (
+        "nowhere.toml: an entry is a readable file; found No such file or directory; mend the "
+        "file, or remove it"
+    )
+
+
+def test_windows_line_endings_keep_the_lines(entry_text: Make, tmp_path: Path) -> None:
+    path = tmp_path / "e.toml"
+    path.write_bytes(entry_text(("N > 0", "M > 0")).replace("\n", "\r\n").encode())
+    with pytest.raises(ManifestError) as caught:
+        load_file(path)
+    assert [fault.line for fault in caught.value.faults] == [38]
 
 
 def test_errors_survive_pickling(entry_text: Make) -> None:

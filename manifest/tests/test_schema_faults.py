@@ -7,6 +7,21 @@ from collections.abc import Callable
 import pytest
 
 CASES = {
+    "numbers that JSON and 64 bits do not hold": (
+        [
+            ('type = "float"\noptional = true', 'type = "float"\ndefault = inf'),
+            ("eps = 1e-5", "eps = nan"),
+            ("N = 8", "N = 99999999999999999999"),
+        ],
+        [
+            "norm/scale_fwd.toml:19: signature.params[0].default is a default: a string, number, "
+            "bool or array of numbers; found inf; write a finite number of 64 bits",
+            "norm/scale_fwd.toml:45: workloads[0].params.eps is a string, number, bool or array "
+            "of numbers; found nan; write a finite number of 64 bits",
+            "norm/scale_fwd.toml:46: workloads[0].dims.N is a size, or an array of sizes; found "
+            "99999999999999999999; write a finite number of 64 bits",
+        ],
+    ),
     "an unknown key": (
         [
             ('status = "planned"', 'status = "planned"\ncolour = "red"'),

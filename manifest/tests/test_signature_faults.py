@@ -286,7 +286,8 @@ CASES = {
         ],
         [
             "norm/scale_fwd.toml:39: signature.rules[0].message: expected '}' before end "
-            "of string; write {{ and }} for braces",
+            "of string; found 'there are {N columns; there is at least 1'; write {{ and }} for "
+            "braces",
         ],
     ),
     "an integral accumulation dtype": (

@@ -160,7 +160,8 @@ def test_a_bare_folder_of_entries_has_no_version(
     assert main(arguments) == 0
     assert main([*arguments, "--check"]) == 2
     assert capsys.readouterr().err == (
-        f"tileops-manifest: {tmp_path / 'mine'} does not say its version (__about__.py)\n"
+        f"tileops-manifest: {tmp_path / 'mine'} does not say its version (__about__.py), so there "
+        "is none to check; name a checkout, a wheel or a git revision, or leave out --check\n"
     )
 
 
@@ -186,3 +187,57 @@ def test_wrong_entries_are_all_reported(
         "signature.rules[0].require: 'M' is not known here; found 'M > 0'; the names here are B, "
         "N, eps, weight, x; declare others\n"
     )
+
+
+def test_two_entries_of_one_name_are_no_manifest(
+    tree: Callable[..., Path], entry_text: Make, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tree("old", "0.1.0")
+    monkeypatch.chdir(root.parent)
+    entries = next(root.rglob("entries"))
+    (entries / "conv").mkdir()
+    (entries / "conv" / "scale_fwd.toml").write_text(entry_text(('"norm"', '"conv"')))
+    assert main(["diff", "old", "old"]) == 1
+    folder = "old:manifest/src/tileops/manifest/entries"
+    assert capsys.readouterr().err == (
+        f"{folder}/norm/scale_fwd.toml:1: an op has one entry, and {folder}/conv/scale_fwd.toml is "
+        "that of ScaleFwdOp; found a second one; rename the op, or remove one of the two\n"
+    )
+
+
+def test_what_is_no_text_is_a_fault_beside_the_others(
+    tmp_path: Path, entry_text: Make, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = Path("mine/norm")
+    (folder / "d.toml").mkdir(parents=True)
+    (folder / "a.toml").write_bytes(b'name = "\xff"')
+    (folder / "b.toml").write_bytes(b"")
+    (folder / "pyproject.toml").write_text("[project]\n")
+    with zipfile.ZipFile("mine.whl", "w") as wheel:
+        wheel.write(folder / "a.toml", "tileops/manifest/entries/norm/a.toml")
+    assert main(["diff", "mine", "installed"]) == 1
+    assert main(["diff", "mine.whl", "installed"]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "mine:norm/a.toml:1: an entry is UTF-8; found byte 0xff; save it as UTF-8",
+        "mine:norm/b.toml:1: an entry describes an op; found an empty file; write it, or remove it",
+        "mine:norm/d.toml: an entry is a readable file; found Is a directory; mend the file, or "
+        "remove it",
+        "mine.whl:tileops/manifest/entries/norm/a.toml:1: an entry is UTF-8; found byte 0xff; "
+        "save it as UTF-8",
+    ]
+
+
+def test_what_is_no_wheel_and_no_version(
+    tree: Callable[..., Path], capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tree("soon", "soon").parent)
+    Path("bad.whl").write_bytes(b"no zip")
+    for name in ("bad.whl", "soon", ""):
+        assert main(["diff", name, "installed"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "tileops-manifest: bad.whl is no wheel: File is not a zip file",
+        "tileops-manifest: soon says a version that is none: 'soon' is no version "
+        "MAJOR.MINOR.PATCH",
+        "tileops-manifest: an empty name is no folder, no wheel and no git revision",
+    ]

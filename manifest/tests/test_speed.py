@@ -33,11 +33,12 @@ def test_200_entries_validate_in_under_a_second(tmp_path: Path) -> None:
     copies(tmp_path, 200)
     files = [(path, "tileops") for path in sorted(tmp_path.rglob("*.toml"))]
     validate_roots()
+    # What the process itself uses, so that a busy machine fails nothing.
     spent = []
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.process_time()
         result = validate_files(files)
-        spent.append(time.perf_counter() - start)
+        spent.append(time.process_time() - start)
     assert (len(result.entries), result.faults) == (200, ())
     print(f"200 entries: {min(spent):.3f} s")
     assert min(spent) < 1.0

@@ -82,7 +82,7 @@ CASES = {
             ("params = { eps = 1e-5 }", 'params = { eps = "small" }'),
         ],
         [
-            "norm/scale_fwd.toml:45: eps is a float or None; found 'small'",
+            "norm/scale_fwd.toml:45: eps is a float or None; found 'small'; change it",
         ],
     ),
     "a param that is missing": (
@@ -151,7 +151,8 @@ CASES = {
             ),
         ],
         [
-            "norm/scale_fwd.toml:49: workloads[0].generators: weight: slots needs below",
+            "norm/scale_fwd.toml:49: workloads[0].generators.weight makes the values of the "
+            "call; found slots needs below; mend the generator or the dims",
         ],
     ),
     "a generator that does not take an argument": (
@@ -167,7 +168,8 @@ CASES = {
             ),
         ],
         [
-            "norm/scale_fwd.toml:49: workloads[0].generators: weight: constant takes no each",
+            "norm/scale_fwd.toml:49: workloads[0].generators.weight makes the values of the "
+            "call; found constant takes no each; mend the generator or the dims",
         ],
     ),
     "a generator of a misspelt kind": (
@@ -198,8 +200,8 @@ CASES = {
             ),
         ],
         [
-            "norm/scale_fwd.toml:49: workloads[0].generators: weight: 8 different numbers "
-            "are not below 7",
+            "norm/scale_fwd.toml:49: workloads[0].generators.weight makes the values of the "
+            "call; found 8 different numbers are not below 7; mend the generator or the dims",
         ],
     ),
     "lengths that do not fill their dim": (
@@ -215,8 +217,8 @@ CASES = {
             ),
         ],
         [
-            "norm/scale_fwd.toml:49: workloads[0].generators: weight: the lengths sum to "
-            "24, and N is 8",
+            "norm/scale_fwd.toml:49: workloads[0].generators.weight makes the values of the "
+            "call; found the lengths sum to 24, and N is 8; mend the generator or the dims",
         ],
     ),
     "a generator of a tensor that carries no values": (

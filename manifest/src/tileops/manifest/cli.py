@@ -7,6 +7,7 @@ far enough, 2 where the command cannot be carried out as it was given.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -16,7 +17,14 @@ from typing import Any, Final
 
 from tileops.manifest.__about__ import __version__
 from tileops.manifest.faults import ManifestError
-from tileops.manifest.load import NAMESPACE, entry_roots, iter_entries, iter_files, load_entry
+from tileops.manifest.load import (
+    NAMESPACE,
+    entry_roots,
+    iter_entries,
+    iter_files,
+    load_entry,
+    root_faults,
+)
 from tileops.manifest.model import Entry
 
 __all__ = ["main"]
@@ -32,10 +40,15 @@ class _UsageError(Exception):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Carry out one command and return its exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that is not UTF-8 shows escapes for what it lacks.
+        sys.stdout.reconfigure(errors="backslashreplace")
     arguments = _parser().parse_args(argv)
     run: Callable[[argparse.Namespace], int] = arguments.run
     try:
-        return run(arguments)
+        code = run(arguments)
+        sys.stdout.flush()
+        return code
     except ManifestError as error:
         print(error, file=sys.stderr)
         return WRONG
@@ -44,8 +57,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USAGE
     except BrokenPipeError:
         # The reader (head, a pager) has seen enough; what is still buffered has no reader.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return OK
+    except OSError as error:
+        _drop_output()
+        print(f"tileops-manifest: the output cannot be written: {error}", file=sys.stderr)
+        return USAGE
+
+
+def _drop_output() -> None:
+    """Send what is still buffered nowhere: Python would try to write it again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -95,14 +117,19 @@ def _validate(arguments: argparse.Namespace) -> int:
     """Check entries and report everything that is wrong with them."""
     from tileops.manifest.validate import conformance_faults, validate_files
 
+    if not arguments.namespace.isidentifier():
+        raise _UsageError(
+            f"a namespace is a name of letters, digits and underscores, not {arguments.namespace!r}"
+        )
     installed = [(path, root.namespace) for root in entry_roots() for path in iter_files(root)]
     if arguments.paths:
         files = [(path, arguments.namespace) for path in _find(map(Path, arguments.paths))]
         known = [entry for entry in _sound(installed) if entry is not None]
     else:
         files, known = installed, []
+    broken = [] if arguments.paths else root_faults()
     result = validate_files(files, known)
-    faults = list(result.faults)
+    faults = broken + list(result.faults)
     level = arguments.level or (2 if arguments.paths else 3)
     conformed = conformance_faults(result.entries) if level == 3 and not faults else None
     faults += conformed or []
@@ -115,29 +142,49 @@ def _validate(arguments: argparse.Namespace) -> int:
     if faults:
         print(f"{len(faults)} faults in {len(files)} entries", file=sys.stderr)
         return WRONG
+    if arguments.level == 3 and conformed is None:
+        told += "; tileops-core is not installed, so no op was compared with its entry"
     print(f"{len(files)} entries {told}", file=sys.stderr)
     return OK
 
 
 def _find(paths: Any) -> list[Path]:
-    """Return the entry files below some paths."""
-    found: list[Path] = []
+    """Return the entry files below some paths, each once."""
+    found: dict[Path, Path] = {}
     for path in paths:
         if path.is_dir():
-            files = sorted(
-                file
-                for file in path.rglob("*.toml")
-                if file.name != "pyproject.toml"
-                and not any(part.startswith(".") for part in file.relative_to(path).parts)
-            )
+            files = _below(path)
             if not files:
                 raise _UsageError(f"{path} holds no entries (*.toml)")
-            found.extend(files)
         elif path.exists():
-            found.append(path)
+            files = [path]
         else:
             raise _UsageError(f"{path} does not exist")
-    return found
+        for file in files:
+            found.setdefault(file.absolute(), file)
+    return list(found.values())
+
+
+def _below(path: Path) -> list[Path]:
+    """Return the entry files below a folder, through links too, as the loader reads them."""
+
+    def unreadable(error: OSError) -> None:
+        raise _UsageError(f"{error.filename} cannot be read: {error.strerror}")
+
+    found: list[Path] = []
+    seen: set[str] = set()
+    for folder, folders, files in os.walk(path, onerror=unreadable, followlinks=True):
+        real = os.path.realpath(folder)
+        # A link may lead back up.
+        folders[:] = [] if real in seen else [n for n in sorted(folders) if not n.startswith(".")]
+        if real not in seen:
+            found += [
+                Path(folder, name)
+                for name in files
+                if name.endswith(".toml") and name[0] != "." and name != "pyproject.toml"
+            ]
+        seen.add(real)
+    return sorted(found)
 
 
 def _sound(files: list[tuple[Path, str]]) -> list[Entry | None]:
@@ -155,9 +202,16 @@ def _sound(files: list[tuple[Path, str]]) -> list[Entry | None]:
 
 def _list(arguments: argparse.Namespace) -> int:
     """List the entries, by family."""
+    everything = list(iter_entries())
+    families = list(dict.fromkeys(entry.family for entry in everything))
+    if arguments.family is not None and arguments.family not in families:
+        from tileops.manifest.checks.report import closest
+
+        remedy = closest(arguments.family, families)
+        raise _UsageError(f"no entry is of the family {arguments.family!r}; {remedy}")
     entries = [
         entry
-        for entry in iter_entries()
+        for entry in everything
         if arguments.family in (None, entry.family) and arguments.status in (None, entry.status)
     ]
     rows = [
@@ -173,6 +227,8 @@ def _list(arguments: argparse.Namespace) -> int:
     if arguments.json:
         _print_json(rows)
         return OK
+    if not entries:
+        print("no entry matches", file=sys.stderr)
     width = max((len(entry.name) for entry in entries), default=0)
     for family in dict.fromkeys(entry.family for entry in entries):
         print(family)
@@ -213,7 +269,10 @@ def _diff(arguments: argparse.Namespace) -> int:
     if old.version is None or (arguments.check and new.version is None):
         unknown = old if old.version is None else new
         if arguments.check:
-            raise _UsageError(f"{unknown.label} does not say its version (__about__.py)")
+            raise _UsageError(
+                f"{unknown.label} does not say its version (__about__.py), so there is none to "
+                "check; name a checkout, a wheel or a git revision, or leave out --check"
+            )
     needed, part = required_version(old.version or "0.0.0", level)
     needed_text = ".".join(map(str, needed)) if old.version else None
     moved = new.version is not None and release(new.version) >= needed
@@ -258,12 +317,20 @@ def _export(arguments: argparse.Namespace) -> int:
         _print_json(document)
     else:
         text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-        arguments.output.write_text(text, encoding="utf-8")
+        try:
+            arguments.output.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise _UsageError(
+                f"{arguments.output} cannot be written: {error.strerror}; name a file in a folder "
+                "that exists"
+            ) from None
     return OK
 
 
 def _print_json(value: object) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    # Escapes of JSON's own, where the stream's would break it.
+    utf8 = (sys.stdout.encoding or "utf-8").lower().replace("_", "-") in ("utf-8", "utf8")
+    print(json.dumps(value, indent=2, ensure_ascii=not utf8))
 
 
 def _first_line(doc: str | None) -> str:

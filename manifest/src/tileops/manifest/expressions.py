@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import functools
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -24,6 +25,11 @@ MAX_NODES: Final = 250
 MAX_DEPTH: Final = 30
 MAX_INT: Final = 2**63 - 1
 
+_QUOTED: Final = re.compile(r"\"[^\"]*\"|'[^']*'")
+_GLUED: Final = re.compile(
+    r"(?<![\w.])(?:0[xobXOB][0-9a-fA-F_]+?|(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9_]+)?)"
+    r"(?:and|else|for|if|in|is|not|or)\b"
+)
 _FUNCTIONS: Final = "the functions are " + ", ".join(FUNCTIONS)
 _OPERATORS: Final = "the operators are + - * / // %"
 _LANGUAGE: Final = (
@@ -111,6 +117,9 @@ def _parse(source: str) -> tuple[ast.expr, frozenset[str]]:
         )
     if "\\" in source:
         raise ExpressionError("the expression has a backslash", "strings need no escapes here")
+    if _GLUED.search(_QUOTED.sub('""', source)):
+        # Python still reads it, and prints a warning.
+        raise ExpressionError("a number runs into a word", "put a space between the two")
     try:
         tree = ast.parse(source.strip(), mode="eval").body
     except SyntaxError as error:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Fault", "ManifestError"]
+__all__ = ["Fault", "ManifestError", "shown_path"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Fault:
 
     def __str__(self) -> str:
         place = f":{self.line}" if self.line else ""
-        text = f"{_shown(self.path)}{place}: {self.requirement}"
+        text = f"{shown_path(self.path)}{place}: {self.requirement}"
         if self.value:
             text += f"; found {self.value}"
         if self.remedy:
@@ -37,7 +37,7 @@ class Fault:
     def as_dict(self) -> dict[str, Any]:
         """Return the fault as plain JSON values."""
         return {
-            "path": _shown(self.path),
+            "path": shown_path(self.path),
             "line": self.line,
             "requirement": self.requirement,
             "value": self.value,
@@ -56,7 +56,7 @@ class ManifestError(Exception):
         return "\n".join(map(str, self.faults))
 
 
-def _shown(path: Path) -> str:
+def shown_path(path: Path) -> str:
     """Return a path below the working directory relative to it: editors and CI link such paths."""
     try:
         return str(path.relative_to(os.getcwd()))

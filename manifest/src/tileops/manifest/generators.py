@@ -173,13 +173,13 @@ def _slots(context: _Context) -> Iterator[int]:
 def _positions(context: _Context) -> Iterator[int]:
     if "lengths" in context.arguments:
         starts = context.other("lengths")
-        row = [i for a, b in itertools.pairwise(starts) for i in range(b - a)]
+        row = [range(b - a) for a, b in itertools.pairwise(starts)]
     else:
         start = context.number("start")
-        row = list(range(start, start + (context.shape[-1] if context.shape else 1)))
-    if not row:
+        row = [range(start, start + (context.shape[-1] if context.shape else 1))]
+    if not any(row):
         return iter(())
-    return itertools.islice(itertools.cycle(row), context.count)
+    return itertools.islice(itertools.chain.from_iterable(itertools.cycle(row)), context.count)
 
 
 def _range(context: _Context) -> Iterator[int]:

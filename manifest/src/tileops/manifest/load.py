@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tileops.manifest._toml import tomllib
 from tileops.manifest.checks import examine
@@ -15,6 +16,9 @@ from tileops.manifest.checks.report import Report
 from tileops.manifest.faults import Fault, ManifestError
 from tileops.manifest.model import Entry
 from tileops.manifest.names import class_key, stem_key
+
+if TYPE_CHECKING:
+    import importlib.metadata
 
 __all__ = [
     "EntryRoot",
@@ -25,10 +29,12 @@ __all__ = [
     "load_entry",
     "load_file",
     "load_text",
+    "root_faults",
 ]
 
 NAMESPACE: Final = "tileops"
 GROUP: Final = "tileops.entries"
+_ENDLESS: Final = re.compile(r"[0-9][0-9_]{4000,}")
 _added: list[EntryRoot] = []
 
 
@@ -76,14 +82,13 @@ def load_entry(name: str, *, family: str | None = None) -> Entry:
     where = "any family" if family is None else f"the family {family!r}"
     if not found:
         roots = ", ".join(str(root.path) for root in entry_roots())
-        raise ManifestError(
-            [Fault(Path(roots), 0, f"{name} needs an entry in {where}", "none", _nearest(name))]
-        )
+        missing = Fault(Path(roots), 0, f"{name} needs an entry in {where}", "none", _nearest(name))
+        # It may be in a package that offers its entries wrongly.
+        raise ManifestError([missing, *root_faults()])
+    apart = len({path.parent.name for _, path in found}) == len(found)
+    remedy = "pass family=" if apart else "rename the op, or uninstall what has one of them"
     raise ManifestError(
-        [
-            Fault(path, 1, f"{name} has one entry", f"{len(found)}", "pass family=")
-            for _, path in found
-        ]
+        [Fault(path, 1, f"{name} has one entry", f"{len(found)}", remedy) for _, path in found]
     )
 
 
@@ -127,20 +132,26 @@ def read_text(path: Path) -> str:
     :raises ManifestError: it is missing or not UTF-8.
     """
     try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        found = error.object[error.start]
-        fault = Fault(
-            path,
-            line,
-            "an entry is UTF-8",
-            f"byte {found:#04x}",
-            "save it as UTF-8",
-        )
-        raise ManifestError([fault]) from None
+        content = path.read_bytes()
     except OSError as error:
-        raise ManifestError([Fault(path, 0, "an entry is a readable file", str(error))]) from None
+        found = error.strerror or str(error)
+        fault = Fault(path, 0, "an entry is a readable file", found, "mend the file, or remove it")
+        raise ManifestError([fault]) from None
+    return decode(path, content)
+
+
+def decode(path: Path, content: bytes) -> str:
+    """Return the text that a file holds.
+
+    :raises ManifestError: it is not UTF-8.
+    """
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        found = f"byte {content[error.start]:#04x}"
+        fault = Fault(path, line, "an entry is UTF-8", found, "save it as UTF-8")
+        raise ManifestError([fault]) from None
 
 
 def parse_text(path: Path, text: str) -> dict[str, Any]:
@@ -148,6 +159,11 @@ def parse_text(path: Path, text: str) -> dict[str, Any]:
 
     :raises ManifestError: it is empty or no TOML.
     """
+    if text.startswith("\ufeff"):
+        fault = Fault(
+            path, 1, "an entry is UTF-8", "a byte-order mark", "save it without one (not utf-8-sig)"
+        )
+        raise ManifestError([fault])
     try:
         document: dict[str, Any] = tomllib.loads(text)
     except RecursionError:
@@ -158,6 +174,13 @@ def parse_text(path: Path, text: str) -> dict[str, Any]:
         raise ManifestError(
             [Fault(path, line, "an entry is TOML", message, "mend the syntax there")]
         ) from None
+    except ValueError:
+        # The one error that the parser leaves to Python: more digits than it converts.
+        number = _ENDLESS.search(text)
+        line = text.count("\n", 0, number.start()) + 1 if number else 1
+        found = f"one of {len(number[0])} digits" if number else "a longer one"
+        fault = Fault(path, line, "a number has 64 bits", found, "write a smaller one")
+        raise ManifestError([fault]) from None
     if not document:
         fault = Fault(
             path, 1, "an entry describes an op", "an empty file", "write it, or remove it"
@@ -191,24 +214,61 @@ def _index(root: EntryRoot) -> dict[str, list[Path]]:
 
 @functools.cache
 def _installed_roots() -> tuple[EntryRoot, ...]:
+    """Return the roots of installed packages; one that is broken takes only its own ops with it."""
+    return tuple(root for _, roots, _ in _offers() for root in roots)
+
+
+@functools.cache
+def _offers() -> tuple[tuple[importlib.metadata.EntryPoint, tuple[EntryRoot, ...], str], ...]:
+    """Return each entry point, its roots, and what is wrong with it."""
     import importlib.metadata
+
+    found = []
+    for point in importlib.metadata.entry_points(group=GROUP):
+        try:
+            paths, why = _offered(point), "no such folder"
+        except Exception as error:
+            # Code of somebody else, which may do anything.
+            paths, why = [], f"{type(error).__name__}: {error}"
+        if not point.name.isidentifier():
+            paths, why = [], f"the namespace {point.name!r}, which is no name"
+        roots = tuple(EntryRoot(path, point.name) for path in paths if path.is_dir())
+        found.append((point, roots, "" if roots else why))
+    return tuple(found)
+
+
+def _offered(point: importlib.metadata.EntryPoint) -> list[Path]:
     import importlib.util
 
-    roots = []
-    for point in importlib.metadata.entry_points(group=GROUP):
-        if point.attr:
-            value = point.load()
-            path = value() if callable(value) else value
-            roots.append(EntryRoot(Path(path), point.name))
-            continue
-        # The package is not imported, nor its parents: they may import torch, or us again.
-        top, *inner = point.module.split(".")
-        spec = importlib.util.find_spec(top)
-        for location in (spec.submodule_search_locations or ()) if spec else ():
-            path = Path(location, *inner)
-            if path.is_dir():
-                roots.append(EntryRoot(path, point.name))
-    return tuple(roots)
+    if point.attr:
+        value = point.load()
+        return [Path(value() if callable(value) else value)]
+    # The package is not imported, nor its parents: they may import torch, or us again.
+    top, *inner = point.module.split(".")
+    spec = importlib.util.find_spec(top)
+    locations = (spec.submodule_search_locations or ()) if spec else ()
+    return [Path(location, *inner) for location in locations]
+
+
+def root_faults() -> list[Fault]:
+    """Return what is wrong with the entry points of installed packages."""
+    faults = []
+    for point, roots, why in _offers():
+        if roots and not any(True for root in roots for _ in root.path.glob("*/*.toml")):
+            why = "no FAMILY/OP.toml below it"
+        if why:
+            package = point.dist.name if point.dist else "a package"
+            faults.append(
+                Fault(
+                    Path(package, "entry_points.txt"),
+                    0,
+                    f"the entry point {point.name} = {point.value} of {GROUP} names a folder of "
+                    "entries",
+                    why,
+                    f"mend it, or uninstall {package}",
+                )
+            )
+    return faults
 
 
 def _nearest(name: str) -> str:

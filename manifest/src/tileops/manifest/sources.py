@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import subprocess
 import zipfile
@@ -11,8 +12,9 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from tileops.manifest.faults import Fault, ManifestError
-from tileops.manifest.load import load_text
+from tileops.manifest.load import decode, load_text
 from tileops.manifest.model import Entry
+from tileops.manifest.versions import release
 
 __all__ = ["NotReleasedError", "Source", "SourceError", "read_source"]
 
@@ -55,19 +57,24 @@ def read_source(name: str, repository: Path | None = None) -> Source:
         path = Path(__file__).parent
     elif name == "released":
         return _source(name, *_from_git(_last_release(repository or Path()), repository or Path()))
+    if not name:
+        raise SourceError("an empty name is no folder, no wheel and no git revision")
     if path.is_dir():
         return _source(name, *_from_folder(path))
     if path.suffix == ".whl" and path.is_file():
-        with zipfile.ZipFile(path) as wheel:
-            names = wheel.namelist()
-            return _source(name, names, lambda member: wheel.read(member).decode("utf-8"))
+        try:
+            with zipfile.ZipFile(path) as wheel:
+                return _source(name, wheel.namelist(), wheel.read)
+        except (zipfile.BadZipFile, OSError) as error:
+            raise SourceError(f"{name} is no wheel: {error}") from None
     return _source(name, *_from_git(name, repository or Path()))
 
 
-Read = Callable[[str], str]
+Read = Callable[[str], bytes]
 
 
 def _source(label: str, names: list[str], read: Read) -> Source:
+    names = [name for name in names if PurePosixPath(name).name != "pyproject.toml"]
     files = [name for name in names if _ENTRY.search(name)]
     if not files:
         # A folder of entries by itself, not inside the package.
@@ -78,15 +85,42 @@ def _source(label: str, names: list[str], read: Read) -> Source:
     faults: list[Fault] = []
     for name in sorted(files):
         try:
-            entry = load_text(read(name), f"{label}:{name}")
-            entries[entry.name] = entry
+            path = Path(f"{label}:{name}")
+            entry = load_text(_text(path, name, read), path)
         except ManifestError as error:
             faults.extend(error.faults)
+            continue
+        first = entries.setdefault(entry.name, entry)
+        if first is not entry:
+            faults.append(
+                Fault(
+                    path,
+                    1,
+                    f"an op has one entry, and {first.path} is that of {entry.name}",
+                    "a second one",
+                    "rename the op, or remove one of the two",
+                )
+            )
     if faults:
         raise ManifestError(faults)
     about = next((name for name in names if _ABOUT.search(name)), None)
-    found = _VERSION.search(read(about)) if about else None
-    return Source(label, found[1] if found else None, entries)
+    found = _VERSION.search(_text(Path(f"{label}:{about}"), about, read)) if about else None
+    version = found[1] if found else None
+    if version is not None:
+        try:
+            release(version)
+        except ValueError as error:
+            raise SourceError(f"{label} says a version that is none: {error}") from None
+    return Source(label, version, entries)
+
+
+def _text(path: Path, name: str, read: Read) -> str:
+    try:
+        return decode(path, read(name))
+    except OSError as error:
+        found = error.strerror or str(error)
+        fault = Fault(path, 0, "an entry is a readable file", found, "mend the file, or remove it")
+        raise ManifestError([fault]) from None
 
 
 def _from_folder(path: Path) -> tuple[list[str], Read]:
@@ -107,7 +141,7 @@ def _from_folder(path: Path) -> tuple[list[str], Read]:
         if about.is_file():
             names.append(about.relative_to(root).as_posix())
     visible = [name for name in names if not any(part[0] == "." for part in name.split("/"))]
-    return visible, lambda name: (root / name).read_text(encoding="utf-8")
+    return visible, lambda name: (root / name).read_bytes()
 
 
 def _last_release(repository: Path) -> str:
@@ -124,13 +158,12 @@ def _last_release(repository: Path) -> str:
 
 
 def _from_git(revision: str, repository: Path) -> tuple[list[str], Read]:
-    def git(*arguments: str) -> str:
+    def git(*arguments: str) -> bytes:
         try:
             done = subprocess.run(
                 ["git", "-C", str(repository), *arguments],
                 check=True,
                 capture_output=True,
-                encoding="utf-8",
             )
         except FileNotFoundError:
             raise SourceError(
@@ -140,6 +173,7 @@ def _from_git(revision: str, repository: Path) -> tuple[list[str], Read]:
             raise SourceError(f"{revision} is no folder, no wheel and no git revision") from None
         return done.stdout
 
-    commit = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-    names = git("ls-tree", "-r", "-z", "--full-tree", "--name-only", commit.strip()).split("\0")
-    return names, lambda name: git("show", f"{commit.strip()}:{name}")
+    found = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    commit = found.decode().strip()
+    names = git("ls-tree", "-r", "-z", "--full-tree", "--name-only", commit)
+    return os.fsdecode(names).split("\0"), lambda name: git("show", f"{commit}:{name}")

@@ -8,11 +8,12 @@ that a schema cannot come to say more than is checked.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-__all__ = ["compile_schema", "inlined", "is_int"]
+__all__ = ["compile_schema", "inlined", "is_int", "is_number"]
 
 Accepts = Callable[[Any], bool]
 
@@ -42,8 +43,13 @@ def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_int(value: object) -> bool:
-    """Whether a value is an int: TOML, unlike JSON, knows 1.0 for a float."""
-    return isinstance(value, int) and not isinstance(value, bool)
+    """Whether a value is an int of 64 bits: TOML, unlike JSON, knows 1.0 for a float."""
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is an int of 64 bits or a finite float: JSON, unlike TOML, has no others."""
+    return is_int(value) or (isinstance(value, float) and math.isfinite(value))
 
 
 def compile_schema(schema: Mapping[str, Any]) -> Accepts:
@@ -67,7 +73,7 @@ def compile_schema(schema: Mapping[str, Any]) -> Accepts:
 _TYPES: Final[Mapping[str, Accepts]] = {
     "string": lambda v: isinstance(v, str),
     "integer": is_int,
-    "number": lambda v: isinstance(v, (int, float)) and not isinstance(v, bool),
+    "number": is_number,
     "boolean": lambda v: isinstance(v, bool),
     "array": lambda v: isinstance(v, list),
     "object": lambda v: isinstance(v, dict),
@@ -125,7 +131,6 @@ def _required(names: list[str]) -> Accepts:
 
 
 def _minimum(least: float) -> Accepts:
-    is_number = _TYPES["number"]
     return lambda v: not is_number(v) or v >= least
 
 

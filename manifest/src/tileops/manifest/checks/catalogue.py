@@ -8,7 +8,7 @@ from tileops.manifest.checks.report import Report, Where, closest
 from tileops.manifest.checks.signature import check_type
 from tileops.manifest.environments import param_names
 from tileops.manifest.expressions import Expression
-from tileops.manifest.faults import Fault
+from tileops.manifest.faults import shown_path
 from tileops.manifest.model import Entry
 from tileops.manifest.names import class_key, operator_name, stem_key
 
@@ -28,7 +28,8 @@ def check_file_name(entry: Entry, report: Report) -> None:
             "put underscores between the words of the class's name",
         )
     expected = f"{entry.family}/{entry.snake}.toml"
-    actual = "/".join(entry.path.parts[-2:])
+    # The folder counts too, where a path starts inside it.
+    actual = "/".join(entry.path.absolute().parts[-2:])
     if actual != expected:
         report.add(("name",), f"the file of {entry.name} is {expected}", actual, "rename the file")
 
@@ -65,7 +66,7 @@ def check_catalogue(entries: Sequence[tuple[Entry, Report]], known: Mapping[str,
 
 
 def _place(entry: Entry) -> str:
-    return str(Fault(entry.path, 1, "")).split(":")[0]
+    return shown_path(entry.path)
 
 
 def _check_composition(entry: Entry, known: Mapping[str, Entry], report: Report) -> None:

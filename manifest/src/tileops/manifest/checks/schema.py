@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tileops.manifest.checks.accept import compile_schema, inlined, is_int
+from tileops.manifest.checks.accept import compile_schema, inlined, is_int, is_number
 from tileops.manifest.checks.report import Report, Where, brief, closest, shown
 
 __all__ = ["check_schema", "load_schema", "schema_folder"]
@@ -77,6 +77,9 @@ def _describe(error: Any, report: Report) -> None:
 def _remedy(error: Any) -> str:
     rule, limit = error.validator, error.validator_value
     if rule == "type":
+        value = error.instance
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and not is_number(value):
+            return "write a finite number of 64 bits"
         types = [limit] if isinstance(limit, str) else limit
         return "write " + " or ".join(_TYPES[name] for name in types)
     if rule == "enum":
@@ -96,7 +99,12 @@ def _remedy(error: Any) -> str:
 def _validator() -> Any:
     from jsonschema import Draft202012Validator, validators
 
-    types = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: is_int(value))
+    types = Draft202012Validator.TYPE_CHECKER.redefine_many(
+        {
+            "integer": lambda _, value: is_int(value),
+            "number": lambda _, value: is_number(value),
+        }
+    )
     extend: Any = validators.extend
     kind = extend(Draft202012Validator, type_checker=types)
     return kind(inlined(load_schema("op.schema.json")))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from tileops.manifest.checks.report import Report, Where, closest, shown
+from tileops.manifest.checks.report import Report, Where, brief, closest, shown
 from tileops.manifest.environments import rule_names
 from tileops.manifest.expressions import FUNCTIONS, Expression, ExpressionError
 from tileops.manifest.model import MISSING, Entry, Signature
@@ -233,7 +233,7 @@ def _check_rules(signature: Signature, report: Report) -> None:
             report.add(
                 (*where, "message"),
                 f"{shown(where)}.message: {error}",
-                "",
+                brief(rule.message),
                 "write {{ and }} for braces",
             )
             continue

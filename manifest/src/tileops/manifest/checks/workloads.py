@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from tileops.manifest.calls import Call, least_work, resolve
-from tileops.manifest.checks.report import Report, Where, closest, shown
+from tileops.manifest.checks.report import Report, Where, brief, closest, shown
 from tileops.manifest.checks.signature import check_type, dtypes_of
 from tileops.manifest.environments import bound_by, roofline_names
 from tileops.manifest.expressions import Expression
@@ -101,7 +101,8 @@ def _check_given(entry: Entry, workload: Workload, where: Where, report: Report)
             try:
                 canonical(param, workload.params[name])
             except ValueError as error:
-                report.add((*where, "params", name), str(error), repr(workload.params[name]))
+                value = repr(workload.params[name])
+                report.add((*where, "params", name), str(error), value, "change it")
         elif param.default is MISSING:
             report.add(where, f"a workload gives the param {name}", "none", "add it to params")
     optional = [value.name for value in signature.inputs if value.optional is not False]
@@ -202,7 +203,10 @@ def _check_call(entry: Entry, workload: Workload, where: Where, report: Report) 
         call = resolve(entry, workload)
         _check_rules(entry, workload, call, where, report)
     except GeneratorError as error:
-        report.add((*where, "generators"), f"{shown(where)}.generators: {error}")
+        name, _, why = str(error).partition(": ")
+        place = (*where, "generators", name)
+        requirement = f"{shown(place)} makes the values of the call"
+        report.add(place, requirement, why, "mend the generator or the dims")
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         # An index that is out of a shape, say: types are known before sizes are.
         report.add(
@@ -232,7 +236,7 @@ def _check_rules(
             report.add(
                 where,
                 f"the workload {workload.label!r} meets the rules",
-                f"one that fails {rule.require.source!r}: {rule.message.format(**call.names)}",
+                f"one that fails {brief(rule.require.source)}: {rule.message.format(**call.names)}",
                 "mend the workload or the rule",
             )
             return

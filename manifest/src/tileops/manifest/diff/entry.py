@@ -49,8 +49,9 @@ def _changes(old: Entry, new: Entry) -> Found:
             yield Level.BREAKING, f"{key} {getattr(old, key)!r} became {getattr(new, key)!r}"
     before, after = old.signature, new.signature
     yield from _members("param", before.params, after.params, _param)
-    shared = {value.name for value in before.inputs} & {value.name for value in after.inputs}
-    naming = _Naming(before, shared), _Naming(after, shared)
+    names = {value.name for value in after.inputs}
+    shared = [value.name for value in before.inputs if value.name in names]
+    naming = _Naming(before, after, shared), _Naming(after, before, shared)
     yield from _members("input", before.inputs, after.inputs, lambda a, b: _input(a, b, naming))
     yield from _members("call-time number", before.ints, after.ints, _int)
     yield from _outputs(before.outputs, after.outputs, naming)
@@ -72,18 +73,21 @@ def _changes(old: Entry, new: Entry) -> Found:
 
 
 class _Naming:
-    """Names dims by where they first stand, so that renaming one changes nothing.
+    """Names dims that only one version has by where they stand, so that renaming changes nothing.
 
-    ``shared`` are the inputs of both versions: their axes give names before those of a new input.
+    They stand at ``inputs``, which both versions have. A dim of both keeps its name.
     """
 
-    def __init__(self, signature: Signature, shared: set[str]) -> None:
+    def __init__(self, signature: Signature, other: Signature, inputs: Sequence[str]) -> None:
         self.names: dict[str, str] = {}
-        for value in sorted(signature.inputs, key=lambda value: value.name not in shared):
-            for shape in value.shapes:
+        known = {name.removeprefix("*") for name in other.dims}
+        by_name = {value.name: value for value in signature.inputs}
+        for name in inputs:
+            for shape in by_name[name].shapes:
                 for at, item in enumerate(shape):
-                    if item.kind in (ShapeKind.DIM, ShapeKind.VARIADIC):
-                        self.names.setdefault(item.text, f"{value.name}_{at}")
+                    dim = item.kind in (ShapeKind.DIM, ShapeKind.VARIADIC)
+                    if dim and item.text not in known:
+                        self.names.setdefault(item.text, f"{name}_{at}")
 
     def shape(self, shape: Shape) -> list[str]:
         return [
@@ -105,8 +109,9 @@ def _members(
 ) -> Found:
     """Compare two lists of what a caller passes by place or by name."""
     before, after = {v.name: v for v in old}, {v.name: v for v in new}
-    for name in before.keys() - after.keys():
-        yield Level.BREAKING, f"the {what} {name} is gone"
+    for name in before:
+        if name not in after:
+            yield Level.BREAKING, f"the {what} {name} is gone"
     kept = [v.name for v in new if v.name in before and _by_place(v) and _by_place(before[v.name])]
     if kept != [value.name for value in old if value.name in kept]:
         yield Level.BREAKING, f"the {what}s that are passed by place changed their order"
@@ -252,8 +257,10 @@ def _tolerances(old: Entry, new: Entry) -> Found:
             yield Level.BREAKING, f"{name} is looser"
         elif two != one and (two.rtol, two.atol) != (one.rtol, one.atol):
             yield Level.NEUTRAL, f"{name} is tighter"
-    for key in after.keys() - {(t.output, t.dtype) for t in old.tolerances}:
-        yield Level.NEUTRAL, f"the tolerance of {key[0]} in {key[1]} is new"
+    before = {(t.output, t.dtype) for t in old.tolerances}
+    for key in after:
+        if key not in before:
+            yield Level.NEUTRAL, f"the tolerance of {key[0]} in {key[1]} is new"
 
 
 def _docs(entry: Entry) -> dict[str, str]:

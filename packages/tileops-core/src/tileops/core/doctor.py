@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 import shutil
@@ -12,6 +11,7 @@ from collections.abc import Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distributions, version
 from pathlib import Path
 
+from tileops.core.store import default_folder
 from tileops.manifest.versions import admits
 
 __all__ = ["Finding", "diagnose", "report"]
@@ -139,14 +139,11 @@ def _compilers() -> Iterator[Finding]:
 
 def _folders() -> Iterator[Finding]:
     folders = {"TileLang's cache": Path(os.environ.get("TILELANG_CACHE_DIR", "~/.tilelang/cache"))}
-    if importlib.util.find_spec("tileops.core.store") is not None:
-        from tileops.core.store import folder
-
-        store = folder()
-        if store is None:
-            yield NOTE, "kernel store", "off: every process builds its kernels"
-        else:
-            folders = {"kernel store": store, **folders}
+    store = default_folder()
+    if store is None:
+        yield NOTE, "kernel store", "off: every process builds its kernels"
+    else:
+        folders = {"kernel store": store, **folders}
     for name, path in folders.items():
         path = path.expanduser()
         nearest = next(one for one in (path, *path.parents) if one.exists())

@@ -43,6 +43,9 @@ class Op:
     _generated_source: ClassVar[str] = ""
     _argument_names: ClassVar[tuple[tuple[str, ...], ...]] = ()
 
+    # Generated where the entry has a boundary.
+    _infer: ClassVar[Callable[..., tuple[Any, ...]]]
+
     _key: str
     _description: str
     _params: dict[str, Any]
