@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,23 @@ print(refusal(program(4096)), "tilelang" in sys.modules)
     out = run(code, TILEOPS_CACHE_DIR=str(filled))
     assert out == f"{REFUSAL} False\n{REFUSAL} True\n{REFUSAL} True\n"
     assert len(list((filled / "kernels").iterdir())) == 3
+
+
+@needs_nvcc
+def test_a_build_survives_where_tilelang_cannot_keep_its_cache(tmp_path: Path) -> None:
+    """TileLang's import and builds fail where its folder cannot be made, as in a read-only home."""
+    (tmp_path / "file").write_text("")
+    code = """
+import os
+print(refusal(program(64)), os.environ["TILELANG_CACHE_DIR"])
+"""
+    there = str(tmp_path / "file" / "cache")
+    caches = {"TILEOPS_CACHE_DIR": str(tmp_path), "TILELANG_CACHE_DIR": there}
+    refused, _, temporary = run(code, **caches).strip().rpartition(" ")
+    assert refused == REFUSAL
+    assert temporary.startswith(os.path.join(tempfile.gettempdir(), "tileops-tilelang-"))
+    assert not os.path.exists(temporary)
+    assert len(list((tmp_path / "kernels").iterdir())) == 1
 
 
 def test_no_compiler_and_an_empty_store_are_one_error(tmp_path: Path) -> None:

@@ -271,12 +271,16 @@ def test_a_forked_child_does_not_keep_its_parents_lock(tmp_path: Path) -> None:
             os.read(reader, 1)  # until the parent has looked
             os._exit(0)
         (descriptor,) = lock._held
-        # As the end of the parent would: the child's copy would hold the lock on.
-        os.dup2(os.open(os.devnull, os.O_RDONLY), descriptor)
-        with lock.locked(path, patience=5):
-            pass
-    os.write(writer, b"x")
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        try:
+            # As the end of the parent would: the child's copy would hold the lock on.
+            with open(os.devnull) as null:
+                os.dup2(null.fileno(), descriptor)
+            with lock.locked(path, patience=1):
+                pass
+        finally:
+            os.write(writer, b"x")
+            status = os.waitpid(child, 0)[1]
+    assert os.waitstatus_to_exitcode(status) == 0
 
 
 @pytest.mark.parametrize("setting", ["off", ""])
