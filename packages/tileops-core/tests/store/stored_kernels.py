@@ -136,11 +136,11 @@ class Answer(KernelInterface):
         return kernel_types["answer"]
 
 
-def _entry(name: str, *, written: bool = False) -> Entry:
+def _entry(name: str, *, family: str = "answers", written: bool = False) -> Entry:
     return load_text(
         f"""
 name = "{name}"
-family = "answers"
+family = "{family}"
 status = "planned"
 since = "0.1.0"
 summary = "For tests."
@@ -209,7 +209,7 @@ class AnswerInPlaceFwdOp(Op, entry=_entry("AnswerInPlaceFwdOp", written=True)):
         return x.copy_(torch.cat([self._inner(left), self._inner(right)], dim=1))
 
 
-class AnswerByValueFwdOp(Op, entry=_entry("AnswerByValueFwdOp")):
+class AnswerByValueFwdOp(Op, entry=_entry("AnswerByValueFwdOp", family="values")):
     """Chooses by what its tensor holds, which a plan cannot know."""
 
     def __init__(self, *, target: str | None = None) -> None:

@@ -213,4 +213,4 @@ def test_where_the_store_is(
         monkeypatch.delenv(name, raising=False)
     for name, value in {"HOME": "/home/me", **environment}.items():
         monkeypatch.setenv(name, value)
-    assert store.folder() == (None if expected is None else Path(expected))
+    assert store.default_folder() == (None if expected is None else Path(expected))

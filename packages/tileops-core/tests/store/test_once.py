@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -189,6 +190,7 @@ def test_a_child_forked_during_a_build_waits_for_it_and_loads(
     started.wait(20)
     child = os.fork()
     if child == 0:
+        signal.alarm(20)  # a child that waits for ever fails the test
         status = 1
         try:
             status = int(kernels.get("forked", kernels.never).launch())

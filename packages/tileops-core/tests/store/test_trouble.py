@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -238,16 +239,16 @@ def test_a_lock_that_is_never_let_go_of_is_not_waited_for_for_ever(
     assert os.listdir(folder) == [kernels.path("kept").name]
 
 
-def test_a_lock_keeps_out_whoever_opened_the_file_before_it_was_removed(tmp_path: Path) -> None:
-    """Removing the file while others wait for it lets two in, unless each looks again."""
+def test_a_lock_lets_one_in_at_a_time(tmp_path: Path) -> None:
     path = str(tmp_path / "a.lock")
     inside: list[int] = []
     most: list[int] = []
 
     def work() -> None:
-        for _ in range(20):
+        for _ in range(5):
             with lock.locked(path):
                 inside.append(1)
+                time.sleep(0.002)
                 most.append(len(inside))
                 inside.pop()
 
@@ -256,9 +257,28 @@ def test_a_lock_keeps_out_whoever_opened_the_file_before_it_was_removed(tmp_path
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(most) == 80
-    assert set(most) == {1}
+    assert most == [1] * 20
     assert os.listdir(tmp_path) == []
+
+
+def test_a_lock_on_a_file_that_was_removed_meanwhile_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever opened the file before its holder removed it would be let in beside the next one."""
+    path = str(tmp_path / "a.lock")
+    flock = fcntl.flock
+    with contextlib.ExitStack() as rival:
+
+        def late(descriptor: int, how: int) -> None:
+            monkeypatch.setattr(fcntl, "flock", flock)
+            os.unlink(path)
+            rival.enter_context(lock.locked(path))
+            flock(descriptor, how)
+
+        monkeypatch.setattr(fcntl, "flock", late)
+        with pytest.raises(TimeoutError) as error, lock.locked(path, patience=0.1):
+            pass
+    assert str(error.value) == f"the lock {path} has been held for 0.1 s by another process"
 
 
 def test_a_forked_child_does_not_keep_its_parents_lock(tmp_path: Path) -> None:
@@ -271,12 +291,16 @@ def test_a_forked_child_does_not_keep_its_parents_lock(tmp_path: Path) -> None:
             os.read(reader, 1)  # until the parent has looked
             os._exit(0)
         (descriptor,) = lock._held
-        # As the end of the parent would: the child's copy would hold the lock on.
-        os.dup2(os.open(os.devnull, os.O_RDONLY), descriptor)
-        with lock.locked(path, patience=5):
-            pass
-    os.write(writer, b"x")
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        try:
+            # As the end of the parent would: the child's copy would hold the lock on.
+            with open(os.devnull) as null:
+                os.dup2(null.fileno(), descriptor)
+            with lock.locked(path, patience=1):
+                pass
+        finally:
+            os.write(writer, b"x")
+            status = os.waitpid(child, 0)[1]
+    assert os.waitstatus_to_exitcode(status) == 0
 
 
 @pytest.mark.parametrize("setting", ["off", ""])

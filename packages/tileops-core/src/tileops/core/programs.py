@@ -158,9 +158,9 @@ def _load_or_build(key: Hashable, build: Callable[[], Any]) -> Any:
 
 
 def _nowhere(op: str, shape: str, error: NoCompilerError) -> KernelBuildError:
-    from tileops.core import store
+    from tileops.core.store import default_folder
 
-    folder = store.folder()
+    folder = default_folder()
     stored = "the store is off" if folder is None else f"none is stored in {folder}"
     return KernelBuildError(
         f"{op}: the kernel for {shape} cannot be built here and is not stored: {error}; {stored}. "

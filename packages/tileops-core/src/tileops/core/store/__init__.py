@@ -20,6 +20,7 @@ import hashlib
 import logging
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,13 +30,13 @@ from tileops.core.compilers import nvcc_version
 from tileops.core.store.entry import DamagedError, Facts, pack, unpack
 from tileops.core.store.lock import locked
 
-__all__ = ["Store", "folder", "open_store"]
+__all__ = ["Store", "default_folder", "open_store"]
 
 _log = logging.getLogger("tileops.core.store")
 _reported: set[Path] = set()
 
 
-def folder() -> Path | None:
+def default_folder() -> Path | None:
     """The folder of the store by the environment, or None where the store is off."""
     named = os.environ.get("TILEOPS_CACHE_DIR")
     if named is not None:
@@ -51,8 +52,8 @@ def folder() -> Path | None:
 
 def open_store() -> Store | None:
     """The store by the environment as it is now, or None where it is off."""
-    path = folder()
-    return None if path is None else Store(path)
+    folder = default_folder()
+    return None if folder is None else Store(folder)
 
 
 class Store:
@@ -101,7 +102,7 @@ class Store:
             symbol=facts.symbol,
             launch=launch,
             source=facts.source,
-            _write=lambda to: Path(to).write_bytes(data),
+            _write=lambda to: shutil.copyfile(path, to),
         )
 
     def put(self, key: str, program: Any) -> None:
