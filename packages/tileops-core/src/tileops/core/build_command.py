@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import torch
 
 from tileops.core import tilelang_backend
-from tileops.core.conformance import classes, meta_arguments
+from tileops.core.choice import Choice, chosen, ordered_classes
+from tileops.core.conformance import meta_arguments
 from tileops.core.errors import TargetError, TileOpsError
 from tileops.core.families import load_families
 from tileops.core.op import Op
@@ -25,14 +26,6 @@ from tileops.manifest.calls import resolve
 __all__ = ["BUILT", "FAILED", "REFUSED", "THERE", "Choice", "build_all"]
 
 BUILT, THERE, REFUSED, FAILED = "built", "already there", "not served", "failed"
-
-
-class Choice(NamedTuple):
-    """Which ops, families and workloads to build for, by name; nothing named is everything."""
-
-    ops: Sequence[str] = ()
-    families: Sequence[str] = ()
-    workloads: Sequence[str] = ()
 
 
 class _Wanted(NamedTuple):
@@ -69,7 +62,7 @@ def build_all(
         return _fault("the store is off: set TILEOPS_CACHE_DIR to the folder to fill")
     try:
         archs = [tilelang_backend.checked_arch(arch) for arch in archs] or _visible_archs()
-        ops = _chosen(choice)
+        ops = chosen(choice)
     except ValueError as error:
         return _fault(str(error))
     if not archs:
@@ -93,37 +86,6 @@ def _fault(message: str) -> int:
 def _visible_archs() -> list[str]:
     count = torch.cuda.device_count()
     return sorted({tilelang_backend.device_arch(index) for index in range(count)})
-
-
-def _ordered_classes() -> list[type[Op]]:
-    return sorted(classes(), key=lambda cls: (cls.entry.family, cls.entry.name))
-
-
-def _chosen(choice: Choice) -> list[type[Op]]:
-    """The ops of ``choice`` that have one of its workloads.
-
-    Raises:
-        ValueError: it names what is not installed, or nothing is of all that it names.
-    """
-    found = _ordered_classes()
-    _known("op", choice.ops, {cls.entry.name for cls in found})
-    _known("family", choice.families, {cls.entry.family for cls in found})
-    if choice.ops:
-        found = [cls for cls in found if cls.entry.name in choice.ops]
-    if choice.families:
-        found = [cls for cls in found if cls.entry.family in choice.families]
-    if not found:
-        raise ValueError("no installed op is of that name and family")
-    labels = {workload.label for cls in found for workload in cls.entry.workloads}
-    _known("workload", choice.workloads, labels)
-    return found
-
-
-def _known(what: str, named: Sequence[str], there: set[str]) -> None:
-    for name in named:
-        if name not in there:
-            listing = ", ".join(sorted(there)) or "none"
-            raise ValueError(f"there is no {what} {name!r}; there are: {listing}")
 
 
 def _tasks(ops: Sequence[type[Op]], choice: Choice, archs: Sequence[str]) -> Iterator[_Task]:
@@ -215,7 +177,7 @@ def _finished(task: _Task, store: Store, seconds: float, error: str) -> tuple[st
 
 def _build(wanted: _Wanted) -> tuple[float, str]:
     """Builds one program into the store; the seconds that it took, and what went wrong."""
-    cls = next(cls for cls in _ordered_classes() if cls.entry.name == wanted.op)
+    cls = next(cls for cls in ordered_classes() if cls.entry.name == wanted.op)
     start = time.perf_counter()
     try:
         with tilelang_backend.assume_arch(wanted.arch):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 __all__ = [
     "ArgumentError",
+    "BenchError",
     "CaptureError",
     "DefinitionError",
     "FamilyError",
@@ -64,3 +65,7 @@ class GradientError(TileOpsError, RuntimeError):
 
 class KeyLookupError(TileOpsError, LookupError):
     """An operator was called with a key that describes no instance this process can make."""
+
+
+class BenchError(TileOpsError, RuntimeError):
+    """A benchmark cannot be made as it was asked for."""

@@ -1,4 +1,4 @@
-"""The norm family's compile cases."""
+"""The norm family's compile cases, and what its ops are measured against."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from tileops.core.bench.baselines import Baseline, register_baseline
 from tileops.core.contract import CompileCase, register
 from tileops.norm.rms_norm import RMSNormFwdOp
 
@@ -53,3 +54,13 @@ def _rms_norm_case(
 _rms_norm_case("float32", torch.float32, torch.float32, (3, 5), (129,))
 _rms_norm_case("bfloat16-weight-float32", torch.bfloat16, torch.float32, (7,), (320,), 1e-6)
 _rms_norm_case("float16-no-weight-two-axes", torch.float16, None, (2, 3), (6, 32))
+
+
+def _torch_rms_norm(
+    op: RMSNormFwdOp, x: torch.Tensor, weight: torch.Tensor | None = None
+) -> torch.Tensor:
+    eps = 2.0**-23 if op.eps is None else op.eps
+    return torch.nn.functional.rms_norm(x, op.normalized_shape, weight, eps)
+
+
+register_baseline(Baseline(RMSNormFwdOp, _torch_rms_norm))
