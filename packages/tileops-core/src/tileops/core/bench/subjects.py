@@ -1,0 +1,164 @@
+"""What is timed on one workload: the op, its alternatives, and the peers."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from tileops.core.bench.baselines import baselines_of
+from tileops.core.bench.correct import SLACK_OF_OTHERS, Truth, gathered, judge, run_once
+from tileops.core.bench.inputs import call_bytes
+from tileops.core.bench.peers import PeerProcess
+from tileops.core.bench.timers import CpuTimer, CudaTimer, Sampler, bound, copies
+from tileops.core.errors import BenchError
+from tileops.core.op import Op
+from tileops.manifest.calls import Call
+
+__all__ = ["AGAIN", "OURS", "Case", "Subject", "local_subjects", "peer_subject"]
+
+OURS, AGAIN, INDUCTOR = "tileops", "tileops again", "inductor"
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A workload's call with its arguments, and what the call should give."""
+
+    op: Op
+    label: str
+    call: Call
+    arguments: dict[str, Any]
+    device: torch.device
+    truth: Truth
+
+
+@dataclasses.dataclass
+class Subject:
+    """Somebody who makes the call.
+
+    Attributes:
+        name: what reports call it.
+        version: the version of the library, where it is a peer.
+        problem: why it is not timed, "" if it is.
+        status: ``timed``, ``refused`` (its result is wrong), ``failed`` or ``missing``.
+        error: how far its result is off, in tolerances.
+        samplers: by measure, what takes a sample.
+    """
+
+    name: str
+    version: str = ""
+    status: str = "timed"
+    problem: str = ""
+    error: float = 0.0
+    samplers: dict[str, Sampler] = dataclasses.field(default_factory=dict)
+
+    def fail(self, status: str, problem: str) -> Subject:
+        """Takes it out of the timing."""
+        self.status, self.problem, self.samplers = status, problem, {}
+        return self
+
+
+def _judged(subject: Subject, case: Case, results: Mapping[str, Any], slack: float) -> bool:
+    verdict = judge(case.truth, results, slack)
+    subject.error = verdict.error if not verdict.problem else 0.0
+    if verdict.problem:
+        subject.fail("refused", verdict.problem)
+    return not verdict.problem
+
+
+def local_subjects(
+    case: Case, timer: CpuTimer | CudaTimer, *, backend: str = "inductor"
+) -> list[Subject]:
+    """The op twice, its baselines, and what ``torch.compile`` makes of PyTorch's own.
+
+    The op's second set of samplers gives the noise floor. Whoever computes something wrong, or
+    raises, is there without samplers.
+    """
+    sets = copies(case.arguments, timer.sets(call_bytes(case.call)))
+    compiled: Sequence[str] = (timer.host,)
+    ours = _local(Subject(OURS), case, timer, sets, case.op, timer.measures, 1.0)
+    with _compiled(case.op, backend) as function:
+        _local(ours, case, timer, sets, function, compiled, 1.0, "_compiled")
+    again = _local(Subject(AGAIN), case, timer, sets, case.op, timer.measures, 1.0)
+    if ours.status != "timed":
+        again.fail(ours.status, ours.problem)
+    found = [ours, again]
+    for baseline in baselines_of(type(case.op)):
+        call = _of_baseline(baseline.function, case.op)
+        subject = Subject(baseline.name, torch.__version__)
+        found.append(_local(subject, case, timer, sets, call, timer.measures, SLACK_OF_OTHERS))
+        if baseline.name == "torch":
+            other = Subject(INDUCTOR, torch.__version__)
+            slack = SLACK_OF_OTHERS
+            with _compiled(call, backend) as function:
+                # Its host time is a compiled call's, and stands beside ours.
+                _local(other, case, timer, sets, function, compiled, slack, "_compiled")
+                device = [measure for measure in timer.measures if measure != timer.host]
+                _local(other, case, timer, sets, function, device, slack)
+            found.append(other)
+    return found
+
+
+def _of_baseline(function: Callable[..., Any], op: Op) -> Callable[..., Any]:
+    return lambda **arguments: function(op, **arguments)
+
+
+@contextlib.contextmanager
+def _compiled(function: Callable[..., Any], backend: str) -> Any:
+    """The function compiled, on a fresh compiler: recompiles of other shapes are not its."""
+    torch._dynamo.reset()
+    yield torch.compile(function, fullgraph=True, dynamic=False, backend=backend)
+
+
+def _local(
+    subject: Subject,
+    case: Case,
+    timer: CpuTimer | CudaTimer,
+    sets: Sequence[dict[str, Any]],
+    function: Callable[..., Any],
+    measures: Sequence[str],
+    slack: float,
+    suffix: str = "",
+) -> Subject:
+    """Adds samplers of ``function`` if its result is right."""
+    if subject.status != "timed":
+        return subject
+    try:
+        results = run_once(function, case.call, type(case.op).entry, case.arguments)
+        if _judged(subject, case, results, slack):
+            calls = bound(function, sets)
+            for measure in measures:
+                subject.samplers[measure + suffix] = timer.sampler(measure, calls)
+    except Exception as error:
+        # Whatever a kernel or a compiler raises is a line of the report, not the end of the run.
+        subject.fail("failed", f"{type(error).__name__}: {error}")
+    return subject
+
+
+def peer_subject(peer: PeerProcess, case: Case, timer: CpuTimer | CudaTimer) -> Subject:
+    """The peer, its result checked as everybody's is."""
+    subject = Subject(peer.name, peer.version)
+    if peer.missing:
+        return subject.fail("missing", peer.missing)
+    entry = type(case.op).entry
+    try:
+        found = peer.prepare(entry.name, dict(case.call.params), case.arguments, case.device)
+        if isinstance(found, str):
+            return subject.fail("missing", found)
+        outputs, written = found
+        on_device = {
+            name: value.to(case.device) if isinstance(value, torch.Tensor) else value
+            for name, value in written.items()
+        }
+        if _judged(
+            subject, case, gathered(case.call, entry, list(outputs), on_device), SLACK_OF_OTHERS
+        ):
+            sets = timer.sets(call_bytes(case.call))
+            for measure in timer.measures:
+                subject.samplers[measure] = peer.sampler(measure, sets)
+    except BenchError as error:
+        subject.fail("failed", str(error))
+    return subject

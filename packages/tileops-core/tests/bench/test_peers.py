@@ -1,0 +1,98 @@
+"""Peers answer from processes of their own, and whatever befalls them is told, not raised."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tileops.core.bench.peers import PeerProcess, find_adapters, parse_peer
+from tileops.core.errors import BenchError
+
+HERE = Path(__file__).parent
+FAKE = HERE / "fake_peer.py"
+CPU = torch.device("cpu")
+X = torch.arange(6.0).reshape(2, 3)
+
+
+def prepared(peer: PeerProcess, op: str = "BenchScaleFwdOp") -> object:
+    return peer.prepare(op, {"factor": 3.0}, {"x": X}, CPU)
+
+
+def test_a_peer_computes_and_is_timed_in_its_own_process() -> None:
+    with PeerProcess("fake", FAKE) as peer:
+        assert (peer.version, peer.missing) == (torch.__version__, "")
+        found = prepared(peer)
+        assert isinstance(found, tuple)
+        assert torch.equal(found[0][0], X * 3)
+        assert torch.equal(found[1]["x"], X)
+        sample = peer.sampler("call", 1)
+        assert 0 < sample() < 1
+        assert prepared(peer, "OtherFwdOp") == "it has no OtherFwdOp for this call"
+
+
+def test_a_peer_that_is_not_installed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_PEER_MODULE", "no_such_library")
+    with PeerProcess("fake", FAKE) as peer:
+        assert peer.missing == "ModuleNotFoundError: No module named 'no_such_library'"
+
+
+def test_a_peer_without_an_interpreter_says_so(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    with PeerProcess("fake", FAKE, str(python)) as peer:
+        assert peer.missing == f"[Errno 2] No such file or directory: '{python}'"
+
+
+def test_folders_take_the_place_of_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "only_there.py").write_text("")
+    monkeypatch.setenv("FAKE_PEER_MODULE", "only_there")
+    with PeerProcess("fake", FAKE, str(tmp_path)) as peer:
+        assert peer.missing == ""
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "text"),
+    [
+        ("raises", "the peer fake failed to prepare: ValueError: no kernel image"),
+        ("dies", "the peer fake ended with code 3 when asked to prepare"),
+        ("hangs", "the peer fake gave no answer in 2 s to prepare"),
+    ],
+)
+def test_what_befalls_a_peer_is_one_error(
+    monkeypatch: pytest.MonkeyPatch, behaviour: str, text: str
+) -> None:
+    monkeypatch.setenv("FAKE_PEER", behaviour)
+    with PeerProcess("fake", FAKE) as peer:
+        peer.seconds = 2.0
+        with pytest.raises(BenchError) as raised:
+            prepared(peer)
+        assert str(raised.value) == text
+        if behaviour != "raises":
+            with pytest.raises(BenchError) as raised:
+                peer.sampler("call", 1)
+            assert str(raised.value) == "the peer fake is not running"
+
+
+def test_a_peer_is_named_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "quack.py").write_text("")
+    assert parse_peer("quack", tmp_path) == ("quack", tmp_path / "quack.py", "")
+    assert parse_peer(f"{FAKE}=/there/python", tmp_path) == ("fake_peer", FAKE, "/there/python")
+    with pytest.raises(BenchError) as raised:
+        parse_peer("duck", tmp_path)
+    assert str(raised.value) == (
+        f"there is no peer 'duck': {tmp_path / 'duck.py'} is no file; the adapters in {tmp_path} "
+        "are: quack"
+    )
+
+
+def test_the_repositorys_adapters_say_that_their_library_is_missing() -> None:
+    folder = HERE.parents[3] / "tools" / "peers"
+    if not folder.is_dir():
+        pytest.skip("only a checkout has tools/")
+    assert find_adapters(folder) == ["flash-attn", "liger-kernel", "quack", "tileops-0.1.0"]
+    for name in ("quack", "tileops-0.1.0"):
+        with PeerProcess(*parse_peer(name, folder)) as peer:
+            assert peer.missing != "" or peer.version != ""
