@@ -1,4 +1,4 @@
-"""A peer that tests plant: ``FAKE_PEER`` in the environment says how it behaves."""
+"""A peer that tests plant: the param ``behaviour``, or else ``FAKE_PEER``, says how it behaves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ print("libraries print")
 
 
 def make(op: str, params: dict[str, Any], arguments: dict[str, Any]) -> Callable[..., Any] | None:
-    behaviour = os.environ.get("FAKE_PEER", "")
+    behaviour = params.get("behaviour") or os.environ.get("FAKE_PEER", "")
     if op != "BenchScaleFwdOp":
         return None
     if behaviour == "raises":

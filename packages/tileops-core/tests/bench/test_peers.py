@@ -16,13 +16,23 @@ CPU = torch.device("cpu")
 X = torch.arange(6.0).reshape(2, 3)
 
 
-def prepared(peer: PeerProcess, op: str = "BenchScaleFwdOp") -> object:
-    return peer.prepare(op, {"factor": 3.0}, {"x": X}, CPU)
+def prepared(peer: PeerProcess, op: str = "BenchScaleFwdOp", behaviour: str = "") -> object:
+    return peer.prepare(op, {"factor": 3.0, "behaviour": behaviour}, {"x": X}, CPU)
 
 
-def test_a_peer_computes_and_is_timed_in_its_own_process() -> None:
+def refusal(peer: PeerProcess, behaviour: str) -> str:
+    with pytest.raises(BenchError) as raised:
+        prepared(peer, behaviour=behaviour)
+    return str(raised.value)
+
+
+def test_a_peer_computes_is_timed_and_outlives_what_it_raises() -> None:
+    """One process, because each imports torch."""
     with PeerProcess("fake", FAKE) as peer:
         assert (peer.version, peer.missing) == (torch.__version__, "")
+        assert refusal(peer, "raises") == (
+            "the peer fake failed to prepare: ValueError: no kernel image"
+        )
         found = prepared(peer)
         assert isinstance(found, tuple)
         assert torch.equal(found[0][0], X * 3)
@@ -30,6 +40,15 @@ def test_a_peer_computes_and_is_timed_in_its_own_process() -> None:
         sample = peer.sampler("call", 1)
         assert 0 < sample() < 1
         assert prepared(peer, "OtherFwdOp") == "it has no OtherFwdOp for this call"
+        assert refusal(peer, "dies") == "the peer fake ended with code 3 when asked to prepare"
+        assert refusal(peer, "") == "the peer fake is not running"
+
+
+def test_a_peer_that_hangs_is_given_up() -> None:
+    with PeerProcess("fake", FAKE) as peer:
+        peer.seconds = 0.5
+        assert refusal(peer, "hangs") == "the peer fake gave no answer in 0.5 s to prepare"
+        assert not peer.running
 
 
 def test_a_peer_that_is_not_installed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,29 +70,6 @@ def test_folders_take_the_place_of_the_path(
     monkeypatch.setenv("FAKE_PEER_MODULE", "only_there")
     with PeerProcess("fake", FAKE, str(tmp_path)) as peer:
         assert peer.missing == ""
-
-
-@pytest.mark.parametrize(
-    ("behaviour", "text"),
-    [
-        ("raises", "the peer fake failed to prepare: ValueError: no kernel image"),
-        ("dies", "the peer fake ended with code 3 when asked to prepare"),
-        ("hangs", "the peer fake gave no answer in 2 s to prepare"),
-    ],
-)
-def test_what_befalls_a_peer_is_one_error(
-    monkeypatch: pytest.MonkeyPatch, behaviour: str, text: str
-) -> None:
-    monkeypatch.setenv("FAKE_PEER", behaviour)
-    with PeerProcess("fake", FAKE) as peer:
-        peer.seconds = 2.0
-        with pytest.raises(BenchError) as raised:
-            prepared(peer)
-        assert str(raised.value) == text
-        if behaviour != "raises":
-            with pytest.raises(BenchError) as raised:
-                peer.sampler("call", 1)
-            assert str(raised.value) == "the peer fake is not running"
 
 
 def test_a_peer_is_named_with_its_place(tmp_path: Path) -> None:

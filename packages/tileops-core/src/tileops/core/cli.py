@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 __all__ = ["main"]
 
@@ -41,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     build.add_argument(
         "--jobs", metavar="N", type=_positive, default=1, help="processes; default 1"
     )
+    _bench_arguments(commands.add_parser("bench", help="measure the ops on their workloads"))
     cache = commands.add_parser("cache", help="show the kernel store: its folder and its size")
     cache.add_argument("--clear", action="store_true", help="remove every stored kernel")
     arguments = parser.parse_args(argv)
@@ -48,6 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _show(arguments.op, generated=arguments.generated)
     if arguments.command == "build":
         return _build(arguments)
+    if arguments.command == "bench":
+        return _bench(arguments)
     if arguments.command == "cache":
         return _cache(clear=arguments.clear)
     return _ops() if arguments.command == "ops" else _doctor()
@@ -85,6 +89,57 @@ def _build(arguments: argparse.Namespace) -> int:
 
     choice = Choice(arguments.op, arguments.family, arguments.workload)
     return build_all(choice, arguments.arch, arguments.jobs, lambda line: print(line, flush=True))
+
+
+def _bench_arguments(bench: argparse.ArgumentParser) -> None:
+    for word, what in (("op", "OP"), ("family", "FAMILY"), ("workload", "LABEL")):
+        bench.add_argument(
+            f"--{word}",
+            metavar=what,
+            nargs="+",
+            default=[],
+            help=f"only these; default: every {word}",
+        )
+    bench.add_argument(
+        "--peer",
+        metavar="NAME[=PLACE]",
+        nargs="*",
+        help="adapters in tools/peers, or files; PLACE is an interpreter, or the folders where the "
+        "peer is installed; default: every adapter",
+    )
+    bench.add_argument("--device", help="default: the first card, or the CPU")
+    bench.add_argument("--rounds", metavar="N", type=_positive, default=9, help="default 9")
+    bench.add_argument(
+        "--json",
+        metavar="FILE",
+        type=Path,
+        help="write the report there; an interrupted one is taken up",
+    )
+    bench.add_argument("--html", metavar="FILE", type=Path, help="write a page with plots there")
+    bench.add_argument(
+        "--compare", metavar="OLD.json", type=Path, help="say what moved since that report"
+    )
+    bench.add_argument(
+        "--overhead", action="store_true", help="measure what a start and a call cost instead"
+    )
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    from tileops.core.bench.command import Options, bench
+    from tileops.core.choice import Choice
+
+    return bench(
+        Options(
+            Choice(arguments.op, arguments.family, arguments.workload),
+            device=arguments.device,
+            peers=arguments.peer,
+            json=arguments.json,
+            html=arguments.html,
+            old=arguments.compare,
+            overhead=arguments.overhead,
+            rounds=arguments.rounds,
+        )
+    )
 
 
 def _cache(*, clear: bool) -> int:

@@ -67,7 +67,6 @@ class Peer:
         if version != required:
             name = self._adapter.DISTRIBUTION
             return {"missing": f"{name} {required} is needed, and {version} is installed"}
-        self._timers = load(Path(__file__).with_name("timers.py"))
         return {"version": version}
 
     def prepare(
@@ -76,6 +75,7 @@ class Peer:
         import torch
 
         self.drop()
+        self._timers = load(Path(__file__).with_name("timers.py"))
         self._device = torch.device(device)
         self._arguments = {
             name: value.to(self._device) if isinstance(value, torch.Tensor) else value

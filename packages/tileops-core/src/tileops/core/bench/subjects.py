@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -77,11 +76,13 @@ def local_subjects(
     The op's second set of samplers gives the noise floor. Whoever computes something wrong, or
     raises, is there without samplers.
     """
+    # A fresh compiler, once: the samplers made below rely on what it keeps.
+    torch._dynamo.reset()
     sets = copies(case.arguments, timer.sets(call_bytes(case.call)))
     compiled: Sequence[str] = (timer.host,)
     ours = _local(Subject(OURS), case, timer, sets, case.op, timer.measures, 1.0)
-    with _compiled(case.op, backend) as function:
-        _local(ours, case, timer, sets, function, compiled, 1.0, "_compiled")
+    function = _compiled(case.op, backend)
+    _local(ours, case, timer, sets, function, compiled, 1.0, "_compiled")
     again = _local(Subject(AGAIN), case, timer, sets, case.op, timer.measures, 1.0)
     if ours.status != "timed":
         again.fail(ours.status, ours.problem)
@@ -93,11 +94,11 @@ def local_subjects(
         if baseline.name == "torch":
             other = Subject(INDUCTOR, torch.__version__)
             slack = SLACK_OF_OTHERS
-            with _compiled(call, backend) as function:
-                # Its host time is a compiled call's, and stands beside ours.
-                _local(other, case, timer, sets, function, compiled, slack, "_compiled")
-                device = [measure for measure in timer.measures if measure != timer.host]
-                _local(other, case, timer, sets, function, device, slack)
+            function = _compiled(call, backend)
+            # Its host time is a compiled call's, and stands beside ours.
+            _local(other, case, timer, sets, function, compiled, slack, "_compiled")
+            device = [measure for measure in timer.measures if measure != timer.host]
+            _local(other, case, timer, sets, function, device, slack)
             found.append(other)
     return found
 
@@ -106,11 +107,11 @@ def _of_baseline(function: Callable[..., Any], op: Op) -> Callable[..., Any]:
     return lambda **arguments: function(op, **arguments)
 
 
-@contextlib.contextmanager
-def _compiled(function: Callable[..., Any], backend: str) -> Any:
-    """The function compiled, on a fresh compiler: recompiles of other shapes are not its."""
-    torch._dynamo.reset()
-    yield torch.compile(function, fullgraph=True, dynamic=False, backend=backend)
+def _compiled(function: Callable[..., Any], backend: str) -> Callable[..., Any]:
+    compiled: Callable[..., Any] = torch.compile(
+        function, fullgraph=True, dynamic=False, backend=backend
+    )
+    return compiled
 
 
 def _local(

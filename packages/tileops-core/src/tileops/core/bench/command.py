@@ -1,0 +1,202 @@
+"""``tileops bench``: runs the workloads, says how it goes, and writes the report."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import secrets
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tileops.core.bench import reports
+from tileops.core.bench.compare import compare
+from tileops.core.bench.limits import Ceilings, matrix_dtype, measure_ceilings
+from tileops.core.bench.peers import ADAPTERS, PeerProcess, find_adapters, parse_peer
+from tileops.core.bench.readings import table
+from tileops.core.bench.rows import make_case, row_of
+from tileops.core.bench.surroundings import clocks, now, surroundings
+from tileops.core.bench.timers import CpuTimer, CudaTimer, timer_for
+from tileops.core.choice import Choice, chosen
+from tileops.core.contract import load_contracts
+from tileops.core.errors import BenchError, TileOpsError
+from tileops.core.op import Op
+from tileops.manifest.calls import resolve
+from tileops.manifest.model import Workload
+
+__all__ = ["Options", "bench"]
+
+Say = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What is asked of a run.
+
+    Attributes:
+        choice: the ops, families and workloads.
+        device: where to run; None is the first card, or the CPU where there is none.
+        peers: ``NAME``, ``FILE.py``, or either with ``=PLACE``; None is every adapter of
+            ``tools/peers``.
+        json: where the report goes, and where an interrupted one is taken up.
+        html: where the page with plots goes.
+        old: a report to compare with.
+        overhead: whether the cost of a call and of a start is measured, and not the workloads.
+        rounds: samples of each subject by each measure.
+        backend: what ``torch.compile`` compiles with.
+        ceiling_bytes: the size of the copy that measures the bandwidth; None is the usual.
+    """
+
+    choice: Choice = dataclasses.field(default_factory=Choice)
+    device: str | None = None
+    peers: Sequence[str] | None = None
+    json: Path | None = None
+    html: Path | None = None
+    old: Path | None = None
+    overhead: bool = False
+    rounds: int = 9
+    backend: str = "inductor"
+    ceiling_bytes: int | None = None
+
+
+def bench(
+    options: Options,
+    say: Say = lambda line: print(line, flush=True),
+    timer: CpuTimer | CudaTimer | None = None,
+) -> int:
+    """Runs; 0 where everything that was asked of our ops was measured."""
+    try:
+        return _bench(options, say, timer)
+    except (BenchError, ValueError) as error:
+        print(f"tileops bench: {error}", file=sys.stderr)
+        return 1
+
+
+def _bench(options: Options, say: Say, timer: CpuTimer | CudaTimer | None) -> int:
+    load_contracts()
+    device = torch.device(options.device or ("cuda:0" if torch.cuda.is_available() else "cpu"))
+    timer = timer or timer_for(device)
+    old = None if options.old is None else reports.read(options.old)
+    work = list(_workloads(options.choice))
+    unmade = 0
+    report = _taken_up(options, surroundings(device), say)
+    if options.overhead:
+        from tileops.core.bench.overhead import overhead
+
+        report["overhead"] = overhead([cls for cls, _ in work], device, options.rounds, say)
+    else:
+        with contextlib.ExitStack() as stack:
+            unmade = _run(options, work, report, device, timer, stack, say)
+    report["complete"] = True
+    _save(report, options)
+    for line in table(report):
+        say(line)
+    if old is not None:
+        say("")
+        for line in compare(old, report):
+            say(line)
+    if options.html is not None:
+        from tileops.core.bench.page import write_page
+
+        for path in write_page(report, options.html):
+            say(f"wrote {path}")
+    ours = [row["subjects"][0]["status"] for row in report["rows"]]
+    failed = [item for item in report["overhead"] if item["problem"]]
+    complete = all(status == "timed" for status in ours) and not failed and not unmade
+    return 0 if complete else 1
+
+
+def _workloads(choice: Choice) -> Iterator[tuple[type[Op], Workload]]:
+    for cls in chosen(choice):
+        for workload in cls.entry.workloads:
+            if not choice.workloads or workload.label in choice.workloads:
+                yield cls, workload
+
+
+def _taken_up(options: Options, where: dict[str, Any], say: Say) -> dict[str, Any]:
+    """The interrupted report that the file holds, or a new one."""
+    if options.json is not None and options.json.exists() and not options.overhead:
+        found = reports.read(options.json)
+        if not found["complete"] and found["surroundings"] == where:
+            say(f"taking up {options.json}, which has {len(found['rows'])} rows")
+            return found
+        if not found["complete"]:
+            say(f"{options.json} was interrupted elsewhere or with other versions: starting anew")
+    return reports.begin(where)
+
+
+def _save(report: dict[str, Any], options: Options) -> None:
+    if options.json is not None:
+        reports.write(report, options.json)
+
+
+def _run(
+    options: Options,
+    work: Sequence[tuple[type[Op], Workload]],
+    report: dict[str, Any],
+    device: torch.device,
+    timer: CpuTimer | CudaTimer,
+    stack: contextlib.ExitStack,
+    say: Say,
+) -> int:
+    """Adds the rows that are not there yet; how many could not be made."""
+    missing = [
+        (cls, workload)
+        for cls, workload in work
+        if reports.find_row(report, cls.entry.name, workload.label) is None
+    ]
+    if not missing:
+        return 0
+    unmade = 0
+    named = find_adapters() if options.peers is None else options.peers
+    peers = [stack.enter_context(PeerProcess(*parse_peer(text, ADAPTERS))) for text in named]
+    for peer in peers:
+        say(f"peer {peer.name}: {peer.missing or peer.version}")
+    ceilings = _begin_session(options, missing, report, device, timer, say)
+    for number, (cls, workload) in enumerate(work, start=1):
+        title = f"[{number}/{len(work)}] {cls.entry.name} {workload.label}"
+        if reports.find_row(report, cls.entry.name, workload.label) is not None:
+            say(f"{title}: there already")
+            continue
+        say(title)
+        seed = secrets.randbits(32)
+        try:
+            case = make_case(cls, workload, device, seed)
+        except TileOpsError as error:
+            say(f"{title}: no row: {error}")
+            unmade += 1
+            continue
+        row = row_of(case, timer, peers, ceilings, rounds=options.rounds, backend=options.backend)
+        report["rows"].append({"session": len(report["sessions"]) - 1, "seed": seed, **row})
+        del case
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+        _save(report, options)
+    return unmade
+
+
+def _begin_session(
+    options: Options,
+    work: Sequence[tuple[type[Op], Workload]],
+    report: dict[str, Any],
+    device: torch.device,
+    timer: CpuTimer | CudaTimer,
+    say: Say,
+) -> Ceilings:
+    """Measures the ceilings and notes them with the clocks; rows name the session they are of."""
+    dtypes = sorted({matrix_dtype(resolve(cls.entry, one)) or "" for cls, one in work} - {""})
+    say(f"measuring a copy and products of {', '.join(dtypes) or 'no dtype'}")
+    ceilings = measure_ceilings(timer, device, dtypes, size=options.ceiling_bytes)
+    report["sessions"].append(
+        {
+            "date": now(),
+            "clocks": clocks(device),
+            "rounds": options.rounds,
+            "bandwidth": ceilings.bandwidth,
+            "rates": dict(ceilings.rates),
+        }
+    )
+    return ceilings

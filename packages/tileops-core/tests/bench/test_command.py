@@ -1,0 +1,200 @@
+"""``tileops bench``: what is right is timed, what is wrong is refused, and a run can go on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tileops.core.bench import command
+from tileops.core.bench.command import Options, bench
+from tileops.core.bench.timers import CpuTimer
+from tileops.core.choice import Choice
+from tileops.core.cli import main
+from tileops.manifest.checks.schema import load_schema
+
+SCALE = Choice(ops=["BenchScaleFwdOp"])
+SMALL = Choice(ops=["BenchScaleFwdOp"], workloads=["small"])
+FAKE = str(Path(__file__).with_name("fake_peer.py"))
+
+
+def run(said: list[str], choice: Choice = SCALE, **more: Any) -> int:
+    options: dict[str, Any] = {"peers": [], "backend": "eager", "ceiling_bytes": 2**12, **more}
+    options = {"rounds": 3, "device": "cpu", **options}
+    return bench(Options(choice, **options), said.append, CpuTimer(1e-4))
+
+
+def statuses(report: dict[str, Any]) -> dict[str, str]:
+    return {subject["name"]: subject["status"] for subject in report["rows"][0]["subjects"]}
+
+
+def read(path: Path) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads(path.read_text())
+    Draft202012Validator(load_schema("bench-report.schema.json")).validate(report)
+    return report
+
+
+@pytest.mark.usefixtures("ops")
+def test_a_right_op_is_timed_beside_the_others_and_the_peer(tmp_path: Path) -> None:
+    said: list[str] = []
+    path = tmp_path / "report.json"
+    assert run(said, SMALL, peers=[FAKE], json=path) == 0
+    report = read(path)
+    assert report["complete"] is True
+    assert statuses(report) == {
+        "tileops": "timed",
+        "torch": "timed",
+        "inductor": "timed",
+        "fake_peer": "timed",
+    }
+    (row,) = report["rows"]
+    assert (row["flops"], row["bytes"], row["target"]) == (32, 256, "reference")
+    measures = {s["name"]: list(s["samples"]) for s in row["subjects"]}
+    assert measures == {
+        "tileops": ["call", "call_compiled"],
+        "torch": ["call"],
+        "inductor": ["call_compiled"],
+        "fake_peer": ["call"],
+    }
+    assert all(len(s) == 3 for one in row["subjects"] for s in one["samples"].values())
+    assert list(row["again"]) == ["call"]
+    assert report["sessions"][0]["bandwidth"] > 0
+    assert said[1:3] == [
+        "measuring a copy and products of float32",
+        "[1/1] BenchScaleFwdOp small",
+    ]
+
+
+@pytest.mark.parametrize("fault", ["wrong", "unwritten"])
+def test_a_wrong_result_is_refused_and_nothing_is_timed(
+    ops: ModuleType, tmp_path: Path, fault: str
+) -> None:
+    said: list[str] = []
+    path = tmp_path / "report.json"
+    with ops.planted(fault):
+        assert run(said, SMALL, json=path) == 1
+    (row,) = read(path)["rows"]
+    (subject,) = row["subjects"]
+    assert subject["status"] == "refused"
+    assert subject["problem"].startswith("y against the reference: ")
+    assert subject["samples"] == {}
+    assert row["again"] == {}
+
+
+@pytest.mark.usefixtures("ops")
+def test_a_wrong_peer_is_refused_and_the_rest_is_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_PEER", "wrong")
+    path = tmp_path / "report.json"
+    assert run([], SMALL, peers=[FAKE], json=path) == 0
+    assert statuses(read(path)) == {
+        "tileops": "timed",
+        "torch": "timed",
+        "inductor": "timed",
+        "fake_peer": "refused",
+    }
+
+
+def test_a_slow_op_is_slower_than_torch_and_moves_a_comparison(
+    ops: ModuleType, tmp_path: Path
+) -> None:
+    old, said = tmp_path / "old.json", []
+    assert run([], SMALL, json=old) == 0
+    with ops.planted("slow"):
+        assert run(said, SMALL, old=old) == 0
+    (beside,) = [line for line in said if line.startswith("  torch         call ")]
+    assert beside.endswith(" slower")
+    moved = [line for line in said if line.startswith("BenchScaleFwdOp small tileops call: ")]
+    assert len(moved) == 1
+    assert " slower by " in moved[0]
+
+
+@pytest.mark.usefixtures("ops")
+def test_an_interrupted_run_is_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, made = tmp_path / "report.json", []
+    whole = command.row_of
+
+    def interrupted(case: Any, *args: Any, **kwargs: Any) -> Any:
+        made.append(case.label)
+        if len(made) == 2:
+            raise KeyboardInterrupt
+        return whole(case, *args, **kwargs)
+
+    monkeypatch.setattr(command, "row_of", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run([], json=path)
+    report = read(path)
+    assert (report["complete"], len(report["rows"])) == (False, 1)
+    said: list[str] = []
+    assert run(said, json=path) == 0
+    assert said[0] == f"taking up {path}, which has 1 rows"
+    assert said[2:4] == [
+        "[1/2] BenchScaleFwdOp small: there already",
+        "[2/2] BenchScaleFwdOp large",
+    ]
+    assert made == ["small", "large", "large"]
+    report = read(path)
+    assert [row["session"] for row in report["rows"]] == [0, 1]
+    assert report["complete"] is True
+
+
+@pytest.mark.usefixtures("ops")
+def test_what_was_interrupted_elsewhere_is_not_mixed_in(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    run([], SMALL, json=path)
+    report = read(path)
+    report["complete"], report["surroundings"]["device"] = False, "another"
+    path.write_text(json.dumps(report))
+    said: list[str] = []
+    assert run(said, SMALL, json=path) == 0
+    assert said[0] == f"{path} was interrupted elsewhere or with other versions: starting anew"
+    assert read(path)["surroundings"]["device"] != "another"
+
+
+@pytest.mark.usefixtures("ops")
+def test_a_workload_without_values_has_no_row_and_the_others_do(tmp_path: Path) -> None:
+    said: list[str] = []
+    assert run(said, Choice(ops=["BenchBumpFwdOp"]), json=tmp_path / "report.json") == 1
+    assert len(read(tmp_path / "report.json")["rows"]) == 1
+    assert (
+        "[2/2] BenchBumpFwdOp anywhere: no row: BenchBumpFwdOp: the workload generates no values "
+        "for row, which is int64, and random ones could point anywhere; name a generator for it "
+        "in the entry"
+    ) in said
+
+
+@pytest.mark.usefixtures("ops")
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (
+            ["--op", "BenchScaleFwdOp", "--workload", "huge"],
+            "tileops bench: there is no workload 'huge'; there are: large, small\n",
+        ),
+        (
+            ["--op", "BenchScaleFwdOp", "--peer", "duck.py"],
+            "tileops bench: there is no peer 'duck.py': duck.py is no file; the adapters in "
+            "tools/peers are: none\n",
+        ),
+        (
+            ["--op", "BenchScaleFwdOp", "--compare", "old.json"],
+            "tileops bench: old.json cannot be read as a report: [Errno 2] No such file or "
+            "directory: 'old.json'\n",
+        ),
+    ],
+)
+def test_what_is_not_there_is_named(
+    arguments: list[str],
+    text: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench", *arguments]) == 1
+    assert capsys.readouterr().err == text
