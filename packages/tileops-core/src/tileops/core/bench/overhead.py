@@ -1,0 +1,216 @@
+"""What a start costs, and what a call costs on the host."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tileops.core.bench.baselines import baselines_of
+from tileops.core.bench.inputs import clone, make_arguments
+from tileops.core.bench.rows import make_case, measure
+from tileops.core.bench.subjects import Case, local_subjects
+from tileops.core.bench.timers import timer_for
+from tileops.core.errors import TileOpsError
+from tileops.core.op import Op
+from tileops.core.testing import GraphRecorder
+from tileops.manifest.calls import least_work, resolve
+from tileops.manifest.model import Workload
+
+__all__ = ["CACHES", "LAYERS", "overhead"]
+
+LAYERS = 32
+CACHES = (
+    "TILEOPS_CACHE_DIR",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "TRITON_CACHE_DIR",
+    "TILELANG_CACHE_DIR",
+)
+"""Where the caches of all that compiles are: a cold start gives each an empty folder."""
+
+Cost = dict[str, Any]
+
+
+def overhead(
+    ops: Sequence[type[Op]],
+    device: torch.device,
+    rounds: int,
+    say: Callable[[str], None],
+    *,
+    backend: str = "inductor",
+) -> list[Cost]:
+    """The costs of the ops' families and, on each op's smallest workload, of the op.
+
+    Imports are measured in up to three fresh processes; a first call in one with empty caches and
+    one with what that left. What fails has the reason and no samples.
+    """
+    found: list[Cost] = []
+
+    def add(what: str, unit: str, samples: Callable[[], list[float]]) -> None:
+        say(what)
+        try:
+            found.append({"what": what, "unit": unit, "samples": samples(), "problem": ""})
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"
+            found.append({"what": what, "unit": unit, "samples": [], "problem": problem})
+
+    some = min(rounds, 3)
+    unique = list(dict.fromkeys(ops))
+    for family, module in dict.fromkeys((cls.entry.family, _module(cls)) for cls in unique):
+        for do, what in (("import", "import over torch"), ("define", "definition of its ops")):
+            request = {"do": do, "module": module}
+            add(f"{family}: {what}", "s", functools.partial(_fresh, request, {}, some))
+    for cls in unique:
+        workload = min(cls.entry.workloads, key=lambda one: _bytes(cls, one))
+        title = f"{cls.entry.name} {workload.label}"
+        for what, request in _starts(cls, workload, device, backend):
+            with tempfile.TemporaryDirectory(prefix="tileops-bench-") as folder:
+                caches = {name: str(Path(folder) / name.lower()) for name in CACHES}
+                for state in ("empty caches", "second process"):
+                    add(
+                        f"{title}: {what}, {state}",
+                        "s",
+                        functools.partial(_fresh, request, caches, 1),
+                    )
+        try:
+            case = make_case(cls, workload, device, 0)
+        except TileOpsError as error:
+            found.append({"what": title, "unit": "s", "samples": [], "problem": str(error)})
+            continue
+        say(f"{title}: host cost of a call")
+        found += _host(title, case, rounds, backend)
+        add(
+            f"{title}: graphs of {LAYERS} layers that share the op",
+            "1",
+            functools.partial(_graphs, cls, workload, device),
+        )
+    return found
+
+
+def _module(cls: type[Op]) -> str:
+    """What a user imports to have the op."""
+    for point in entry_points(group="tileops.families"):
+        if cls.__module__ == point.value or cls.__module__.startswith(f"{point.value}."):
+            return point.value
+    return cls.__module__
+
+
+def _bytes(cls: type[Op], workload: Workload) -> int:
+    return least_work(cls.entry, resolve(cls.entry, workload))[1]
+
+
+def _starts(
+    cls: type[Op], workload: Workload, device: torch.device, backend: str
+) -> list[tuple[str, dict[str, Any]]]:
+    call = resolve(cls.entry, workload)
+    request = {
+        "module": _module(cls),
+        "op": cls.__name__,
+        "params": dict(call.params),
+        "inputs": {
+            name: {
+                "dtype": facts.dtype,
+                "shape": facts.shape,
+                "values": None if facts.values is None else list(facts.values),
+            }
+            for name, facts in call.inputs.items()
+            if facts is not None
+        },
+        "ints": dict(call.ints),
+        "device": str(device),
+        "backend": backend,
+    }
+    found = [
+        ("import and first call", {**request, "do": "call"}),
+        ("first compiled call", {**request, "do": "compile", "who": "tileops"}),
+    ]
+    if any(baseline.name == "torch" for baseline in baselines_of(cls)):
+        theirs = {**request, "do": "compile", "who": "torch"}
+        found.append(("first compiled call of PyTorch's own", theirs))
+    return found
+
+
+def _fresh(request: Mapping[str, Any], caches: Mapping[str, str], rounds: int) -> list[float]:
+    """Seconds by a fresh process each time.
+
+    Raises:
+        RuntimeError: the process failed; the text has the end of what it printed.
+    """
+    command = [
+        sys.executable,
+        str(Path(__file__).with_name("probe.py")),
+        json.dumps(request, default=list),
+    ]
+    found = []
+    for _ in range(rounds):
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **caches})
+        if done.returncode:
+            last = done.stderr.strip().splitlines()[-1:] or [f"code {done.returncode}"]
+            raise RuntimeError(f"the process failed: {last[0]}")
+        found.append(float(json.loads(done.stdout)["seconds"]))
+    return found
+
+
+def _host(title: str, case: Case, rounds: int, backend: str) -> list[Cost]:
+    """The op and PyTorch's own, eager and compiled, taking turns."""
+    timer = timer_for(case.device)
+    kept = (timer.host, f"{timer.host}_compiled")
+    names = {"tileops": "the op", "torch": "PyTorch's own", "inductor": "PyTorch's own"}
+    with torch.no_grad():
+        subjects = [
+            subject
+            for subject in local_subjects(case, timer, backend=backend)
+            if subject.name in names
+        ]
+        for subject in subjects:
+            subject.samplers = {
+                name: subject.samplers[name] for name in kept if name in subject.samplers
+            }
+        samples = measure(subjects, rounds)
+    found = []
+    for subject in subjects:
+        measures = samples[subject.name] or {kept[0]: []}
+        for name, taken in measures.items():
+            how = "compiled" if name.endswith("_compiled") else "eager"
+            found.append(
+                {
+                    "what": f"{title}: a call of {names[subject.name]}, {how}",
+                    "unit": "s",
+                    "samples": taken,
+                    "problem": subject.problem,
+                }
+            )
+    return found
+
+
+class _Layer(torch.nn.Module):
+    """A layer that holds the op as layers should: the one that all of them share."""
+
+    def __init__(self, op: Op) -> None:
+        super().__init__()
+        self.op = op
+
+    def forward(self, **arguments: Any) -> Any:
+        return self.op(**arguments)
+
+
+def _graphs(cls: type[Op], workload: Workload, device: torch.device) -> list[float]:
+    """How many graphs layers take that are compiled each on its own."""
+    call = resolve(cls.entry, workload)
+    arguments = make_arguments(cls.__name__, call, device, 0)
+    recorder = GraphRecorder("eager")
+    torch._dynamo.reset()
+    with torch.no_grad():
+        for _ in range(LAYERS):
+            layer = _Layer(cls.shared(**call.params))
+            torch.compile(layer, backend=recorder, fullgraph=True)(**clone(arguments))
+    return [float(len(recorder.graphs))]

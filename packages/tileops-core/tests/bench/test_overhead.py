@@ -1,0 +1,87 @@
+"""The cost of a start is measured in fresh processes, of a call beside PyTorch's own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from tileops.core.bench import overhead
+from tileops.core.bench.overhead import CACHES
+
+CPU = torch.device("cpu")
+
+
+def test_every_cost_is_there_and_the_layers_share_one_graph(
+    ops: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fresh processes are answered for here; the next test starts one."""
+    asked: list[tuple[str, str, tuple[str, ...], int]] = []
+
+    def fresh(request: dict[str, str], caches: dict[str, str], rounds: int) -> list[float]:
+        empty = not any(Path(folder).exists() for folder in caches.values())
+        for folder in caches.values():
+            Path(folder).mkdir(exist_ok=True)
+        asked.append((request["do"], request.get("who", ""), tuple(caches), rounds))
+        return [1.0 if empty else 0.5] * rounds
+
+    monkeypatch.setattr(overhead, "_fresh", fresh)
+    said: list[str] = []
+    found = overhead.overhead([ops.BenchScaleFwdOp] * 2, CPU, 5, said.append, backend="eager")
+    assert asked == [
+        ("import", "", (), 3),
+        ("define", "", (), 3),
+        ("call", "", CACHES, 1),
+        ("call", "", CACHES, 1),
+        ("compile", "tileops", CACHES, 1),
+        ("compile", "tileops", CACHES, 1),
+        ("compile", "torch", CACHES, 1),
+        ("compile", "torch", CACHES, 1),
+    ]
+    assert {item["problem"] for item in found} == {""}
+    title = "BenchScaleFwdOp small"
+    assert [(item["what"], len(item["samples"])) for item in found] == [
+        ("benchtest: import over torch", 3),
+        ("benchtest: definition of its ops", 3),
+        (f"{title}: import and first call, empty caches", 1),
+        (f"{title}: import and first call, second process", 1),
+        (f"{title}: first compiled call, empty caches", 1),
+        (f"{title}: first compiled call, second process", 1),
+        (f"{title}: first compiled call of PyTorch's own, empty caches", 1),
+        (f"{title}: first compiled call of PyTorch's own, second process", 1),
+        (f"{title}: a call of the op, eager", 5),
+        (f"{title}: a call of the op, compiled", 5),
+        (f"{title}: a call of PyTorch's own, eager", 5),
+        (f"{title}: a call of PyTorch's own, compiled", 5),
+        (f"{title}: graphs of 32 layers that share the op", 1),
+    ]
+    assert [item["samples"][0] for item in found[2:4]] == [1.0, 0.5]
+    assert found[-1]["samples"] == [1.0]
+
+
+def test_a_fresh_process_answers_or_says_why_not(
+    ops: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = str(Path(__file__).parent)
+    path = os.environ.get("PYTHONPATH", "")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([here, *([path] if path else [])]))
+    cls = ops.BenchScaleFwdOp
+    (_, request), *_ = overhead._starts(cls, cls.entry.workloads[0], CPU, "eager")
+    (seconds,) = overhead._fresh(request, {}, 1)
+    assert 0 < seconds < 60
+    with pytest.raises(RuntimeError) as raised:
+        overhead._fresh({"do": "nothing"}, {}, 1)
+    assert str(raised.value) == "the process failed: KeyError: 'nothing'"
+
+
+@pytest.mark.parametrize(("do", "who"), [("define", ""), ("compile", "torch")])
+def test_what_a_process_does(ops: ModuleType, do: str, who: str) -> None:
+    """In this one, where torch is imported already."""
+    from tileops.core.bench.probe import WHAT
+
+    cls = ops.BenchScaleFwdOp
+    (_, request), *_ = overhead._starts(cls, cls.entry.workloads[0], CPU, "eager")
+    assert WHAT[do]({**request, "who": who}) >= 0
