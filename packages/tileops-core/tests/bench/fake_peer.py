@@ -1,4 +1,4 @@
-"""A peer that tests plant: the param ``behaviour``, or else ``FAKE_PEER``, says how it behaves."""
+"""A peer that tests plant: it behaves as the param ``behaviour`` says."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ DISTRIBUTION = "torch"
 MODULE = os.environ.get("FAKE_PEER_MODULE", "torch")
 
 print("libraries print")
+if os.environ.get("FAKE_PEER") == "hangs":
+    time.sleep(60)
 
 
 def make(op: str, params: dict[str, Any], arguments: dict[str, Any]) -> Callable[..., Any] | None:
-    behaviour = params.get("behaviour") or os.environ.get("FAKE_PEER", "")
+    behaviour = params.get("behaviour", "")
     if op != "BenchScaleFwdOp":
         return None
     if behaviour == "raises":
         raise ValueError("no kernel image")
     if behaviour == "dies":
         sys.exit(3)
-    if behaviour == "hangs":
-        time.sleep(60)
-    off = 1 if behaviour == "wrong" else 0
-    return lambda x: x * params["factor"] + off
+    return lambda x: x * params["factor"]

@@ -45,10 +45,10 @@ def test_a_peer_computes_is_timed_and_outlives_what_it_raises() -> None:
         assert refusal(peer, "") == "the peer fake is not running"
 
 
-def test_a_peer_that_hangs_is_given_up() -> None:
-    with PeerProcess("fake", FAKE) as peer:
-        peer.seconds = 0.5
-        assert refusal(peer, "hangs") == "the peer fake gave no answer in 0.5 s to prepare"
+def test_a_peer_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_PEER", "hangs")
+    with PeerProcess("fake", FAKE, seconds=0.5) as peer:
+        assert peer.missing == "the peer fake gave no answer in 0.5 s to hello"
         assert not peer.running
 
 

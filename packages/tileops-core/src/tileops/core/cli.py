@@ -122,6 +122,11 @@ def _bench_arguments(bench: argparse.ArgumentParser) -> None:
     bench.add_argument(
         "--overhead", action="store_true", help="measure what a start and a call cost instead"
     )
+    bench.add_argument(
+        "--profile",
+        choices=("ncu", "torch"),
+        help="show what bounds one workload instead, by this profiler",
+    )
 
 
 def _bench(arguments: argparse.Namespace) -> int:
@@ -137,6 +142,7 @@ def _bench(arguments: argparse.Namespace) -> int:
             html=arguments.html,
             old=arguments.compare,
             overhead=arguments.overhead,
+            profile=arguments.profile,
             rounds=arguments.rounds,
         )
     )

@@ -45,6 +45,7 @@ class Options:
         html: where the page with plots goes.
         old: a report to compare with.
         overhead: whether the cost of a call and of a start is measured, and not the workloads.
+        profile: ``ncu`` or ``torch``: show what bounds the one workload, instead.
         rounds: samples of each subject by each measure.
         backend: what ``torch.compile`` compiles with.
         ceiling_bytes: the size of the copy that measures the bandwidth; None is the usual.
@@ -57,6 +58,7 @@ class Options:
     html: Path | None = None
     old: Path | None = None
     overhead: bool = False
+    profile: str | None = None
     rounds: int = 9
     backend: str = "inductor"
     ceiling_bytes: int | None = None
@@ -70,7 +72,7 @@ def bench(
     """Runs; 0 where everything that was asked of our ops was measured."""
     try:
         return _bench(options, say, timer)
-    except (BenchError, ValueError) as error:
+    except (TileOpsError, ValueError) as error:
         print(f"tileops bench: {error}", file=sys.stderr)
         return 1
 
@@ -81,6 +83,8 @@ def _bench(options: Options, say: Say, timer: CpuTimer | CudaTimer | None) -> in
     timer = timer or timer_for(device)
     old = None if options.old is None else reports.read(options.old)
     work = list(_workloads(options.choice))
+    if options.profile is not None:
+        return _profile(work, options.profile, device, say)
     unmade = 0
     report = _taken_up(options, surroundings(device), say)
     if options.overhead:
@@ -107,6 +111,21 @@ def _bench(options: Options, say: Say, timer: CpuTimer | CudaTimer | None) -> in
     failed = [item for item in report["overhead"] if item["problem"]]
     complete = all(status == "timed" for status in ours) and not failed and not unmade
     return 0 if complete else 1
+
+
+def _profile(
+    work: Sequence[tuple[type[Op], Workload]], tool: str, device: torch.device, say: Say
+) -> int:
+    from tileops.core.bench.profile import by_ncu, by_torch
+
+    if len(work) != 1:
+        raise BenchError(
+            f"a profile is of one workload, and {len(work)} are chosen: name it with --op and "
+            f"--workload"
+        )
+    for line in (by_ncu if tool == "ncu" else by_torch)(*work[0], device):
+        say(line)
+    return 0
 
 
 def _workloads(choice: Choice) -> Iterator[tuple[type[Op], Workload]]:

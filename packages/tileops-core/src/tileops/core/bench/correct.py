@@ -41,14 +41,20 @@ class Truth:
 
 
 def run_once(
-    function: Callable[..., Any], call: Call, entry: Entry, arguments: dict[str, Any]
+    function: Callable[..., Any],
+    call: Call,
+    entry: Entry,
+    arguments: dict[str, Any],
+    *,
+    poison: bool = True,
 ) -> dict[str, torch.Tensor]:
     """Outputs and written inputs of one call on copies of ``arguments``.
 
-    Memory that the call allocates is filled with NaN first, so that what is not written shows.
+    With ``poison``, memory that the call allocates is filled with NaN first, so that what is not
+    written shows.
     """
     given = clone(arguments)
-    with _poisoned(), torch.no_grad():
+    with _poisoned() if poison else contextlib.nullcontext(), torch.no_grad():
         results = function(**given)
     return gathered(call, entry, results, given)
 

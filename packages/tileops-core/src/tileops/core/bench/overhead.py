@@ -26,7 +26,7 @@ from tileops.core.testing import GraphRecorder
 from tileops.manifest.calls import least_work, resolve
 from tileops.manifest.model import Workload
 
-__all__ = ["CACHES", "LAYERS", "overhead"]
+__all__ = ["CACHES", "LAYERS", "overhead", "request_of"]
 
 LAYERS = 32
 CACHES = (
@@ -111,8 +111,23 @@ def _bytes(cls: type[Op], workload: Workload) -> int:
 def _starts(
     cls: type[Op], workload: Workload, device: torch.device, backend: str
 ) -> list[tuple[str, dict[str, Any]]]:
+    request = request_of(cls, workload, device, backend)
+    found = [
+        ("import and first call", {**request, "do": "call"}),
+        ("first compiled call", {**request, "do": "compile", "who": "tileops"}),
+    ]
+    if any(baseline.name == "torch" for baseline in baselines_of(cls)):
+        theirs = {**request, "do": "compile", "who": "torch"}
+        found.append(("first compiled call of PyTorch's own", theirs))
+    return found
+
+
+def request_of(
+    cls: type[Op], workload: Workload, device: torch.device, backend: str = "inductor"
+) -> dict[str, Any]:
+    """What a fresh process is told of a workload's call; ``do`` is to be added."""
     call = resolve(cls.entry, workload)
-    request = {
+    return {
         "module": _module(cls),
         "op": cls.__name__,
         "params": dict(call.params),
@@ -129,14 +144,6 @@ def _starts(
         "device": str(device),
         "backend": backend,
     }
-    found = [
-        ("import and first call", {**request, "do": "call"}),
-        ("first compiled call", {**request, "do": "compile", "who": "tileops"}),
-    ]
-    if any(baseline.name == "torch" for baseline in baselines_of(cls)):
-        theirs = {**request, "do": "compile", "who": "torch"}
-        found.append(("first compiled call of PyTorch's own", theirs))
-    return found
 
 
 def _fresh(request: Mapping[str, Any], caches: Mapping[str, str], rounds: int) -> list[float]:

@@ -110,7 +110,8 @@ def _ratios(axes: Any, op: str, rows: list[dict[str, Any]], colours: dict[str, s
             shown.add(reading.subject)
             ratio = 1 / reading.ratio
             axes.barh(at, ratio, 0.8, color=colours[reading.subject], label=label)
-            axes.text(ratio, at, f" {ratio:.2f} {reading.word}", va="center", fontsize=7)
+            note = " tie" if reading.word == "tie" else ""
+            axes.text(ratio, at, f" {ratio:.2f}{note}", va="center", fontsize=7)
             at += 1
         if at == first:
             continue

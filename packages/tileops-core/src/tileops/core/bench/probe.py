@@ -10,6 +10,8 @@ torch's does not. Requests have ``do`` and:
             ``inputs``, ``ints``, ``device``
 ``compile`` the same, ``who``, ``backend``   seconds of the first compiled call, ``who`` being the
                                              op or the ``torch`` that its family registers
+``profile`` as ``call``                      seconds of one warm call, the only one that a
+                                             profiler outside sees
 =========== ================================ ====================================================
 """
 
@@ -109,11 +111,34 @@ def first_compiled(request: dict[str, Any]) -> float:
         return time.perf_counter() - start
 
 
+def profiled_call(request: dict[str, Any]) -> float:
+    import torch
+
+    arguments = _arguments(request)
+    cls = getattr(importlib.import_module(request["module"]), request["op"])
+    op = cls(**request["params"])
+    cuda = request["device"].startswith("cuda")
+    with torch.no_grad():
+        for _ in range(3):
+            op(**arguments)
+        _finish(request["device"])
+        if cuda:
+            torch.cuda.profiler.start()
+        start = time.perf_counter()
+        op(**arguments)
+        _finish(request["device"])
+        elapsed = time.perf_counter() - start
+        if cuda:
+            torch.cuda.profiler.stop()
+    return elapsed
+
+
 WHAT = {
     "import": import_over_torch,
     "define": define,
     "call": first_call,
     "compile": first_compiled,
+    "profile": profiled_call,
 }
 
 if __name__ == "__main__":
