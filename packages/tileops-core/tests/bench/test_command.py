@@ -99,6 +99,25 @@ def test_a_slow_op_is_slower_than_torch_and_moves_a_comparison(
     assert " slower by " in moved[0]
 
 
+@pytest.mark.gpu
+def test_a_card_gives_device_and_host_times_of_everybody(ops: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    options = Options(SMALL, peers=[FAKE], json=path, rounds=3, backend="eager")
+    with ops.planted("right"):
+        assert bench(options, lambda line: None) == 0
+    report = read(path)
+    (row,) = report["rows"]
+    eager = ["device", "device_hot", "host"]
+    assert {s["name"]: sorted(s["samples"]) for s in row["subjects"]} == {
+        "tileops": [*eager, "host_compiled"],
+        "torch": eager,
+        "inductor": ["device", "device_hot", "host_compiled"],
+        "fake_peer": eager,
+    }
+    assert row["target"] == "right"
+    assert report["surroundings"]["driver"] != ""
+
+
 @pytest.mark.usefixtures("ops")
 def test_an_interrupted_run_is_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, made = tmp_path / "report.json", []
