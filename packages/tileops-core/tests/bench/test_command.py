@@ -119,7 +119,9 @@ def test_a_card_gives_device_and_host_times_of_everybody(ops: ModuleType, tmp_pa
 
 
 @pytest.mark.usefixtures("ops")
-def test_an_interrupted_run_is_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_is_taken_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     path, made = tmp_path / "report.json", []
     whole = command.row_of
 
@@ -130,8 +132,9 @@ def test_an_interrupted_run_is_taken_up(tmp_path: Path, monkeypatch: pytest.Monk
         return whole(case, *args, **kwargs)
 
     monkeypatch.setattr(command, "row_of", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        run([], json=path)
+    assert run([], json=path) == 130
+    text = f"tileops bench: interrupted; the same command takes up {path}\n"
+    assert capsys.readouterr().err == text
     report = read(path)
     assert (report["complete"], len(report["rows"])) == (False, 1)
     said: list[str] = []

@@ -69,12 +69,16 @@ def bench(
     say: Say = lambda line: print(line, flush=True),
     timer: CpuTimer | CudaTimer | None = None,
 ) -> int:
-    """Runs; 0 where everything that was asked of our ops was measured."""
+    """Runs; 0 where everything that was asked of our ops was measured, 130 where interrupted."""
     try:
         return _bench(options, say, timer)
     except (TileOpsError, ValueError) as error:
         print(f"tileops bench: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        kept = "" if options.json is None else f"; the same command takes up {options.json}"
+        print(f"tileops bench: interrupted{kept}", file=sys.stderr)
+        return 130
 
 
 def _bench(options: Options, say: Say, timer: CpuTimer | CudaTimer | None) -> int:

@@ -99,11 +99,6 @@ class PeerProcess:
         self._end()
         self._folder.cleanup()
 
-    @property
-    def running(self) -> bool:
-        """Whether the process is there to be asked."""
-        return self._process is not None
-
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
         """Sends one request and returns the answer.
 
@@ -165,6 +160,11 @@ class PeerProcess:
         """
         self.ask("sampler", measure=measure, sets=sets)
         return lambda: float(self.ask("sample", measure=measure)["seconds"])
+
+    def drop(self) -> None:
+        """Frees what was prepared, where the process is still there to do it."""
+        with contextlib.suppress(BenchError):
+            self.ask("drop")
 
     def _end(self) -> None:
         process, self._process = self._process, None

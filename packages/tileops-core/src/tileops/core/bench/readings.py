@@ -106,8 +106,9 @@ def _overhead(found: Sequence[dict[str, Any]]) -> Iterator[str]:
     if found:
         yield ""
         yield "what a start and a call cost"
+    width = max((len(item["what"]) for item in found), default=0)
     for item in found:
-        title = f"  {item['what']:52}"
+        title = f"  {item['what']:{width}}  "
         if item["problem"]:
             yield f"{title}failed: {item['problem']}"
         elif item["unit"] == "s":

@@ -82,8 +82,7 @@ def row_of(
     limit = limit_of(flops, nbytes, matrix_dtype(case.call), ceilings)
     workload = next(one for one in entry.workloads if one.label == case.label)
     for peer in peers:
-        if not peer.missing and peer.running:
-            peer.ask("drop")
+        peer.drop()
     return {
         "op": entry.name,
         "family": entry.family,

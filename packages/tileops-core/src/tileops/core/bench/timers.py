@@ -152,13 +152,14 @@ class CudaTimer:
                     results.pop(0)
 
         def replay(times: int) -> float:
-            before = torch.cuda.Event(enable_timing=True)
-            after = torch.cuda.Event(enable_timing=True)
-            before.record()
-            for _ in range(times):
-                graph.replay()
-            after.record()
-            after.synchronize()
+            with torch.cuda.device(self._device):  # events are of the current device
+                before = torch.cuda.Event(enable_timing=True)
+                after = torch.cuda.Event(enable_timing=True)
+                before.record()
+                for _ in range(times):
+                    graph.replay()
+                after.record()
+                after.synchronize()
             elapsed: float = before.elapsed_time(after) / 1e3
             return elapsed / (times * len(calls))
 
