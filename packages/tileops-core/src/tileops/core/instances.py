@@ -86,15 +86,18 @@ def adopt(instance: Op, description: str) -> str:
     return key
 
 
-def not_traced(function: Callable[..., Any]) -> None:
+_MADE_IN_CODE = (
+    "an op is made inside compiled code, and each call would make another with a key of its own; "
+    "make it, or ask for the shared one, once outside: where the layer is built"
+)
+
+
+def not_traced(function: Callable[..., Any], reason: str = _MADE_IN_CODE) -> None:
     """Lets dynamo say why ``function`` cannot be in compiled code, where it meets it there."""
     # As torch.compiler.disable(function, reason=...), without importing dynamo: that takes as
     # long as importing torch does.
     function._torchdynamo_disable = True  # type: ignore[attr-defined]
-    function._torchdynamo_disable_msg = (  # type: ignore[attr-defined]
-        "an op is made inside compiled code, and each call would make another with a key of its "
-        "own; make it, or ask for the shared one, once outside: where the layer is built"
-    )
+    function._torchdynamo_disable_msg = reason  # type: ignore[attr-defined]
 
 
 not_traced(adopt)
