@@ -211,7 +211,7 @@ def serve(
         output: next(given[name] for name in original if original[name] is buffer)
         for output, buffer in buffers.items()
     }
-    watch = WriteWatch(given, written)
+    watch = WriteWatch(given, written, idle=key is None)
     context = CallContext(op, target, outputs, buffers, watch)
     # Autocast is off while AOTAutograd traces; a target made of PyTorch operators must not give
     # one dtype eager and another compiled.
