@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from tileops.core import builds, programs, register_target, warm_up_done
+from tileops.core import builds, instances, programs, register_target, warm_up_done
 from tileops.core.targets import unregister_target
 
 from . import serving_ops
@@ -16,9 +16,10 @@ from . import serving_ops
 
 @pytest.fixture
 def ops(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The ops with their target registered, nothing built and no store."""
+    """The ops with their target registered, nothing built or held, and no store."""
     monkeypatch.setenv("TILEOPS_CACHE_DIR", "off")
     monkeypatch.setattr(programs, "_programs", type(programs._programs)())
+    monkeypatch.setattr(instances, "_held", {})
     monkeypatch.setattr(builds, "_late", 0)
     for name in ("build", "launch", "device"):
         monkeypatch.setattr(serving_ops.fault, name, None)

@@ -148,9 +148,17 @@ def find(key: str) -> Op:
 
 
 def find_for_trace(key: str) -> Op:
-    """As :func:`find`, for a compiler: what it traces stays callable after the instance is gone."""
+    """As :func:`find`, for a compiler: what it traces stays callable after the instance is gone.
+
+    A shared instance stays itself, so that a model that is loaded anew asks for the same op, finds
+    the same key, and recompiles nothing.
+    """
     instance = find(key)
     if key not in _recipes:
+        from tileops.core.sharing import is_shared
+
+        if is_shared(instance):
+            _held[key] = instance
         _recipes[key] = _Recipe(type(instance), instance._params, instance._explicit_target)
     return instance
 

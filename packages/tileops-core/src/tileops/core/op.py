@@ -92,7 +92,8 @@ class Op:
 
         The way to hold an op in a layer: all layers that ask for the same op get the same
         instance, and with it one key, so that they compile to one graph. It lives as long as
-        somebody holds it. Ask when the layer is built, not inside compiled code.
+        somebody holds it, and from the first compiled call on as long as the process does. Ask
+        when the layer is built, not inside compiled code.
 
         Takes what the constructor takes, and raises what the constructor raises.
         """
