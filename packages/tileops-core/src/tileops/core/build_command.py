@@ -69,14 +69,11 @@ def build_all(
         return _fault("the store is off: set TILEOPS_CACHE_DIR to the folder to fill")
     try:
         archs = [tilelang_backend.checked_arch(arch) for arch in archs] or _visible_archs()
+        ops = _chosen(choice)
     except ValueError as error:
         return _fault(str(error))
     if not archs:
         return _fault("no GPU is visible: say for which to build, as in --arch sm_90a")
-    ops = [cls for cls in _ordered_classes() if _chosen(cls, choice)]
-    missing = _unknown(choice, ops)
-    if missing:
-        return _fault(missing)
     tasks = list(_tasks(ops, choice, archs))
     counts = dict.fromkeys((BUILT, THERE, REFUSED, FAILED), 0)
     for number, (task, outcome, detail) in enumerate(_outcomes(tasks, store, jobs), start=1):
@@ -102,32 +99,31 @@ def _ordered_classes() -> list[type[Op]]:
     return sorted(classes(), key=lambda cls: (cls.entry.family, cls.entry.name))
 
 
-def _chosen(cls: type[Op], choice: Choice) -> bool:
-    entry = cls.entry
-    return (
-        (not choice.ops or entry.name in choice.ops)
-        and (not choice.families or entry.family in choice.families)
-        and (not choice.workloads or any(w.label in choice.workloads for w in entry.workloads))
-    )
+def _chosen(choice: Choice) -> list[type[Op]]:
+    """The ops of ``choice`` that have one of its workloads.
+
+    Raises:
+        ValueError: it names what is not installed, or nothing is of all that it names.
+    """
+    found = _ordered_classes()
+    _known("op", choice.ops, {cls.entry.name for cls in found})
+    _known("family", choice.families, {cls.entry.family for cls in found})
+    if choice.ops:
+        found = [cls for cls in found if cls.entry.name in choice.ops]
+    if choice.families:
+        found = [cls for cls in found if cls.entry.family in choice.families]
+    if not found:
+        raise ValueError("no installed op is of that name and family")
+    labels = {workload.label for cls in found for workload in cls.entry.workloads}
+    _known("workload", choice.workloads, labels)
+    return found
 
 
-def _unknown(choice: Choice, ops: Sequence[type[Op]]) -> str:
-    """What of ``choice`` is not among the installed ops, in words; empty where all is."""
-    known = {
-        "op": (choice.ops, {cls.entry.name for cls in classes()}),
-        "family": (choice.families, {cls.entry.family for cls in classes()}),
-        "workload": (
-            choice.workloads,
-            {workload.label for cls in ops for workload in cls.entry.workloads},
-        ),
-    }
-    for what, (named, there) in known.items():
-        for name in named:
-            if name not in there:
-                return (
-                    f"there is no {what} {name!r}; there are: {', '.join(sorted(there)) or 'none'}"
-                )
-    return "" if ops else "no installed op is of that name and family"
+def _known(what: str, named: Sequence[str], there: set[str]) -> None:
+    for name in named:
+        if name not in there:
+            listing = ", ".join(sorted(there)) or "none"
+            raise ValueError(f"there is no {what} {name!r}; there are: {listing}")
 
 
 def _tasks(ops: Sequence[type[Op]], choice: Choice, archs: Sequence[str]) -> Iterator[_Task]:

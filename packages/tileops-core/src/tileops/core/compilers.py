@@ -34,13 +34,16 @@ def find_nvcc() -> str | None:
     found = shutil.which("nvcc")
     if found is not None:
         return found
+    usual = [Path(folder, "bin", "nvcc") for folder in _CUDA_FOLDERS]
+    return next(filter(None, map(_executable, [*_packaged_nvcc(), *usual])), None)
+
+
+def _packaged_nvcc() -> list[Path]:
     try:
         files = importlib.metadata.files("nvidia-cuda-nvcc") or []
     except importlib.metadata.PackageNotFoundError:
-        files = []
-    candidates = [Path(str(file.locate())) for file in files if file.name == "nvcc"]
-    candidates += [Path(folder, "bin", "nvcc") for folder in _CUDA_FOLDERS]
-    return next(filter(None, map(_executable, candidates)), None)
+        return []
+    return [Path(str(file.locate())) for file in files if file.name == "nvcc"]
 
 
 def missing_compilers() -> list[str]:

@@ -91,11 +91,11 @@ class _Planner(TorchDispatchMode):
         specs = op._infer(**{**absent, **given})
         outputs, buffers = outputs_of(entry, branch, specs, given)
         written = [*branch.written, *(["out"] if branch.out else [])]
-        watch = WriteWatch(given, written)
         target = Target("planning", lambda _: False, self._kernel)
+        context = CallContext(op, target, outputs, buffers, WriteWatch(given, written))
         inputs = [given[spec.name] for spec in entry.signature.inputs]
         named = {name: given[name] for name in names[len(inputs) :]}
-        with CallContext(op, target, outputs, buffers, watch), torch.no_grad():
+        with context, torch._C._DisableAutocast(), torch.no_grad():
             op.forward(*inputs, **named)
 
     def _kernel(self, op: Op, interface: str, call: Any) -> Callable[..., Any]:

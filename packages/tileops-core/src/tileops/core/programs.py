@@ -16,6 +16,7 @@ import torch
 from tileops.core.builds import note_present, noting
 from tileops.core.compilers import NoCompilerError
 from tileops.core.errors import CaptureError, KernelBuildError, TargetError
+from tileops.core.locks import ForkSafeLock
 
 if TYPE_CHECKING:
     from tileops.core.kernels import Kernel
@@ -41,17 +42,16 @@ class _Flight:
 
 _programs: OrderedDict[Hashable, tuple[Hashable, Any]] = OrderedDict()
 _flights: weakref.WeakValueDictionary[Hashable, _Flight] = weakref.WeakValueDictionary()
-_lock = threading.Lock()
+_lock = ForkSafeLock()
 
 
-def _renew_locks() -> None:
+def _forget_flights() -> None:
     # A child that was forked during a build would wait for a thread that it does not have.
-    global _lock, _flights
-    _lock = threading.Lock()
+    global _flights
     _flights = weakref.WeakValueDictionary()
 
 
-os.register_at_fork(after_in_child=_renew_locks)
+os.register_at_fork(after_in_child=_forget_flights)
 
 
 def program_for(

@@ -13,13 +13,17 @@ duty. So are the device and the stream, which a tensor argument would have carri
 :func:`launcher` wraps an entry so that it runs on PyTorch's current stream of one device.
 """
 
+import atexit
 import contextlib
 import ctypes
 import functools
 import importlib.util
+import logging
 import os
 import pathlib
 import re
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -30,6 +34,8 @@ from tileops.core.errors import KernelBuildError
 
 if TYPE_CHECKING:
     import torch
+
+_log = logging.getLogger(__name__)
 
 #: ``device_type`` of CUDA in DLPack, which TVM-FFI's stream table is keyed on.
 _DLPACK_CUDA = 2
@@ -222,10 +228,28 @@ def checked_arch(text: str) -> str:
 def _tilelang() -> Any:
     """TileLang, imported without the lines that it prints at every compilation."""
     os.environ.setdefault("TILELANG_PRINT_ON_COMPILATION", "0")
+    _give_tilelang_a_folder()
     import tilelang
 
     tilelang.set_log_level("ERROR")
     return tilelang
+
+
+def _give_tilelang_a_folder() -> None:
+    """Set ``TILELANG_CACHE_DIR`` to a temporary folder where TileLang's own cannot be written.
+
+    TileLang keeps a cache of its own, and its import and its builds fail without it. A process
+    whose home is read-only could build nothing, for a cache that the store makes needless.
+    """
+    folder = pathlib.Path(os.environ.get("TILELANG_CACHE_DIR", "~/.tilelang/cache")).expanduser()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        temporary = tempfile.mkdtemp(prefix="tileops-tilelang-")
+        atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+        os.environ["TILELANG_CACHE_DIR"] = temporary
+        _log.warning("TileLang's cache is %s until this process ends: %s", temporary, error)
 
 
 @functools.cache

@@ -20,6 +20,7 @@ import hashlib
 import logging
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,7 @@ class Store:
             symbol=facts.symbol,
             launch=launch,
             source=facts.source,
-            _write=lambda to: Path(to).write_bytes(data),
+            _write=lambda to: shutil.copyfile(path, to),
         )
 
     def put(self, key: str, program: Any) -> None:
