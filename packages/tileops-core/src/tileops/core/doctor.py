@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distributions, version
 from pathlib import Path
 
-from tileops.core.store import folder as store_folder
+from tileops.core.store import default_folder
 from tileops.manifest.versions import admits
 
 __all__ = ["Finding", "diagnose", "report"]
@@ -139,7 +139,7 @@ def _compilers() -> Iterator[Finding]:
 
 def _folders() -> Iterator[Finding]:
     folders = {"TileLang's cache": Path(os.environ.get("TILELANG_CACHE_DIR", "~/.tilelang/cache"))}
-    store = store_folder()
+    store = default_folder()
     if store is None:
         yield NOTE, "kernel store", "off: every process builds its kernels"
     else:
