@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -12,6 +14,8 @@ from tileops.core import builds, instances, programs, register_target, warm_up_d
 from tileops.core.targets import unregister_target
 
 from . import serving_ops
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture

@@ -8,10 +8,17 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.metadata import Distribution, PackageNotFoundError, distributions, version
+from importlib.metadata import (
+    Distribution,
+    PackageNotFoundError,
+    distributions,
+    entry_points,
+    version,
+)
 from pathlib import Path
 
 from tileops.core.store import default_folder
+from tileops.manifest.load import root_faults
 from tileops.manifest.versions import admits
 
 __all__ = ["Finding", "diagnose", "report"]
@@ -37,6 +44,7 @@ def diagnose() -> Iterator[Finding]:
     yield from _distributions()
     yield from _namespace()
     yield from _families()
+    yield from _offers()
     yield from _torch()
     yield from _compilers()
     yield from _folders()
@@ -44,10 +52,12 @@ def diagnose() -> Iterator[Finding]:
 
 
 def _own() -> dict[str, Distribution]:
+    """The project's distributions, and those of others that offer it ops or targets."""
     found: dict[str, Distribution] = {}
     for one in distributions():
         name = (one.metadata["Name"] or "").lower().replace("_", "-")
-        if name == "tileops" or name.startswith("tileops-"):
+        offers = any(point.group.startswith("tileops.") for point in one.entry_points)
+        if name == "tileops" or name.startswith("tileops-") or offers:
             found.setdefault(name, one)
     return dict(sorted(found.items()))
 
@@ -105,6 +115,21 @@ def _families() -> Iterator[Finding]:
         yield WRONG, "families", str(error)
         return
     yield (OK if names else NOTE), "families", ", ".join(names) or "none is installed"
+
+
+def _offers() -> Iterator[Finding]:
+    """What packages offer wrongly: entries that are nowhere, contracts that do not load."""
+    for fault in root_faults():
+        yield WRONG, "entries", str(fault)
+    for point in entry_points(group="tileops.contracts"):
+        try:
+            point.load()
+        except Exception as error:
+            yield (
+                WRONG,
+                "contracts",
+                f"{point.name} ({point.value}) failed to load: {type(error).__name__}: {error}",
+            )
 
 
 def _torch() -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from tileops.core.instances import adopt, describe
 from tileops.core.kernels import Kernel, KernelInterface
 from tileops.core.params import canonical_params, check_target
 from tileops.manifest import Entry, ManifestError, load_entry
+from tileops.manifest.load import NAMESPACE
 
 if TYPE_CHECKING:
     import torch
@@ -64,7 +65,9 @@ class Op:
             return
         if entry is None:
             try:
-                entry = load_entry(cls.__name__)
+                # An entry of somebody's package that has one of our names must not take ours down.
+                ours = cls.__module__.partition(".")[0] == NAMESPACE
+                entry = load_entry(cls.__name__, namespace=NAMESPACE if ours else None)
             except ManifestError as error:
                 raise DefinitionError(
                     f"{cls.__module__}.{cls.__qualname__} is an op and needs a manifest entry of "
