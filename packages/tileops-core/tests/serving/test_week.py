@@ -139,6 +139,7 @@ def test_thousands_of_instances_leave_nothing(ops: ModuleType) -> None:
     """A service that builds its ops for each request: all of it goes with the instance."""
     ops.AddFwdOp(target="building")(torch.zeros(3, 4))
     tables = (instances.live, instances._held, instances._recipes, instances._next)
+    tables += (programs._programs, programs._flights)
     gc.collect()
     before = [len(table) for table in tables]
     for _ in range(3000):
@@ -146,5 +147,3 @@ def test_thousands_of_instances_leave_nothing(ops: ModuleType) -> None:
         ops.AddFwdOp.shared(target="building")
     gc.collect()
     assert [len(table) for table in tables] == before
-    assert len(programs._programs) == 1
-    assert not programs._flights
