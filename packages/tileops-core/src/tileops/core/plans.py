@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-__all__ = ["Launch", "Plan", "allocator", "replay"]
+__all__ = ["Launch", "Plan", "allocation", "replay"]
 
 Plan = Callable[..., Any]
 """Called with the op and the operator's arguments; returns what the operator returns."""
@@ -77,12 +77,15 @@ def replay(
     kernel = launch.kernel if prepare is None else prepare(*launch.inputs, *launch.outputs)
     dirty = [n for n, argument in enumerate(arguments) if any(argument is w for w in written)]
     make = _maker(len(arguments), tuple(positions), tuple(outputs), tuple(returned), tuple(dirty))
-    new = [allocator(specs[name]) for name in outputs if isinstance(name, str)]
-    return make(kernel, torch.autograd.graph.increment_version, *new)
+    made = [part for name in outputs if isinstance(name, str) for part in allocation(specs[name])]
+    return make(kernel, torch.autograd.graph.increment_version, *made)
 
 
-def allocator(spec: Spec) -> Callable[[], torch.Tensor]:
-    """A function that allocates one output; its shape and strides are worked out now."""
+Allocation = tuple[Callable[..., torch.Tensor], tuple[int, ...], tuple[int, ...], torch.dtype]
+
+
+def allocation(spec: Spec) -> Allocation:
+    """The function that allocates one output, and its arguments: shape, strides and dtype."""
     shape, strides = tuple(map(int, spec.shape)), _contiguous_strides(spec.shape)
     dtype, device = spec.dtype, spec.device
     # Inductor's own allocator takes half the time of torch.empty_strided. It allocates on the
@@ -90,8 +93,12 @@ def allocator(spec: Spec) -> Callable[[], torch.Tensor]:
     guards = torch._C._dynamo.guards
     quick = getattr(guards, f"_empty_strided_{device.type}", None)
     if quick is not None and (device.type == "cpu" or torch.cuda.device_count() == 1):
-        return functools.partial(quick, shape, strides, dtype)
-    return functools.partial(torch.empty_strided, shape, strides, dtype=dtype, device=device)
+        return quick, shape, strides, dtype
+
+    def empty(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        return torch.empty_strided(shape, strides, dtype=dtype, device=device)
+
+    return empty, shape, strides, dtype
 
 
 def _contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
@@ -112,10 +119,16 @@ def _maker(
     arguments = ", ".join(f"a{n}" for n in range(count))
     words = [f"a{n}" for n in inputs]
     words += [f"o_{item}" if isinstance(item, str) else f"a{item}" for item in outputs]
-    makers = ", ".join(["kernel", "increment_version", *(f"new_{name}" for name in allocated)])
-    lines = [f"def make({makers}):"]
+    makers = ["kernel", "increment_version"]
+    makers += [
+        f"{part}_{name}" for name in allocated for part in ("new", "shape", "strides", "dtype")
+    ]
+    lines = [f"def make({', '.join(makers)}):"]
     lines += [f"    def plan(op, {arguments}):"]
-    lines += [f"        o_{name} = new_{name}()" for name in allocated]
+    lines += [
+        f"        o_{name} = new_{name}(shape_{name}, strides_{name}, dtype_{name})"
+        for name in allocated
+    ]
     lines += [f"        kernel({', '.join(words)})"]
     lines += [f"        increment_version(a{n})" for n in dirty]
     result = ", ".join(f"o_{name}" for name in returned)

@@ -35,7 +35,7 @@ _NEEDED = (
     "torch._C._dispatch_tls_is_dispatch_key_included",
     "torch._C.DispatchKey.PreDispatch",
     "torch._C._functorch.peek_interpreter_stack",
-    "torch._C._get_tracing_state",
+    "torch._C._is_tracing",
     "torch._C._autograd._profiler_enabled",
     "torch.autograd.forward_ad._current_level",
     "torch.autograd.profiler._is_profiler_enabled",
@@ -98,7 +98,7 @@ if _available():
         "_PRE_DISPATCH": torch._C.DispatchKey.PreDispatch,
         "_function_stack": torch._C._len_torch_function_stack,
         "_interpreter": torch._C._functorch.peek_interpreter_stack,
-        "_tracing": torch._C._get_tracing_state,
+        "_tracing": torch._C._is_tracing,
         "_profiling": torch._C._autograd._profiler_enabled,
     }
 
@@ -117,7 +117,7 @@ TRACED = "False"
 if _available():
     # The flag is the process's: a call that another thread makes meanwhile is not exported.
     EXPORTING += " and (_compiler.is_dynamo_compiling() or _dispatch_stack())"
-    TRACED = "not _compiling() and (_dispatch_stack() or _tracing() is not None)"
+    TRACED = "not _compiling() and (_dispatch_stack() or _tracing())"
 
 UNWATCHED = (
     "not _switch.off",
@@ -126,7 +126,7 @@ UNWATCHED = (
     "not _included(_PRE_DISPATCH)",
     "not _function_stack()",
     "_interpreter() is None",
-    "_tracing() is None",
+    "not _tracing()",
     "not _profiling()",
     "not _profiler._is_profiler_enabled",
     "_forward_ad._current_level < 0",

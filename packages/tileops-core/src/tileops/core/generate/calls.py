@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-
 from tileops.core.generate.writer import Writer, tuple_display, tuple_or_one
 from tileops.core.watch import EXPORTING, TRACED, UNTRACED, UNWATCHED
 from tileops.manifest.model import Branch
@@ -17,15 +15,9 @@ def put_call(writer: Writer) -> None:
     The boundary sees every call that a compiler traces, and every first one.
     """
 
-    def put_plan(index: int, branch: Branch) -> None:
-        with _known_plan(writer, index, branch):
-            call = f"_plan({', '.join(['self', *writer.arguments(branch)])})"
-            writer.return_outputs(branch, call)
-
     writer.put()
     with writer.block(f"def __call__(self, {writer.parameters()}):"):
-        with _unwatched(writer, None):
-            writer.choose_branch(put_plan)
+        _put_quick(writer, None)
         words = [f"out={name}" if name == "out" else name for name in writer.tensors()]
         words += [f"{name}={name}" for name in writer.int_names]
         writer.put(f"return self._call_boundary({', '.join(words)})")
@@ -111,15 +103,7 @@ def _put_operator(writer: Writer, index: int, branch: Branch) -> None:
     arguments = ", ".join(writer.arguments(branch))
     writer.put()
     with writer.block(f"def _operator_{index}({arguments}, key):"):
-        with _unwatched(writer, branch):
-            # Spelt out, and not `_find`: a compiled call pays for each further frame.
-            writer.put("_reference = _live.get(key)")
-            writer.put("self = None if _reference is None else _reference()")
-            with (
-                writer.block("if self is not None:"),
-                _known_plan(writer, index, branch),
-            ):
-                writer.put(f"return _plan(self, {arguments})")
+        _put_quick(writer, index)
         writer.put(f"return _dispatch_{index}({arguments}, key)")
     for role, find in (("run", "_find"), ("fake", "_find_for_trace")):
         writer.put()
@@ -127,33 +111,74 @@ def _put_operator(writer: Writer, index: int, branch: Branch) -> None:
             writer.put(f"return {find}(key)._{role}_{index}({arguments})")
 
 
-def _unwatched(writer: Writer, branch: Branch | None) -> AbstractContextManager[None]:
-    """A block for calls that need not go through the dispatcher; see ``tileops.core.watch``.
+def _put_quick(writer: Writer, only: int | None) -> None:
+    """Puts the way round the dispatcher, for a call (``only`` is None) or for one operator.
 
-    Every tensor must be plain memory, contiguous and aligned: what a plan may launch upon. The
-    order matters: each condition is safe to ask only where those before it hold.
+    It is taken where nothing watches (see ``tileops.core.watch``), every tensor is plain memory,
+    contiguous and aligned, none asks for a gradient, and a plan is known.
     """
-    conditions = [*([UNTRACED] if branch is None else []), *UNWATCHED]
+    branches = dict(enumerate(writer.entry.branches))
+    if only is not None:
+        branches = {only: branches[only]}
+    branch = None if only is None else branches[only]
+    unwatched = [*([UNTRACED] if only is None else []), *UNWATCHED]
+    writer.put("if (")
+    for number, condition in enumerate(unwatched):
+        writer.put(f"    {'and ' if number else ''}{condition}")
+    with writer.block("):"):
+        writer.put("_plan = None")
+        with writer.block("try:"):
+            if only is not None:
+                # Spelt out, and not `_find`: a compiled call pays for each further frame.
+                writer.put("_reference = _live.get(key)")
+                writer.put("self = None if _reference is None else _reference()")
+            writer.put("if (")
+            for number, condition in enumerate(_plain(writer, branch, only is not None)):
+                writer.put(f"    {'and ' if number else ''}{condition}")
+            with writer.block("):"):
+                if branch is not None:
+                    _put_plan(writer, only or 0, branch)
+                else:
+                    writer.choose_branch(lambda n, one: _put_plan(writer, n, one))
+        with writer.block("except RuntimeError:"):
+            # Such as a sparse tensor, which has no address, or a nested one, which has no shape.
+            writer.put("pass")
+        with writer.block("if _plan is not None:"):
+            for number, one in branches.items():
+                call = f"_plan({', '.join(['self', *writer.arguments(one)])})"
+                if only is not None:
+                    writer.put(f"return {call}")
+                elif len(branches) == 1:
+                    writer.return_outputs(one, call)
+                else:
+                    with writer.block(f"if _branch == {number}:"):
+                        writer.return_outputs(one, call)
+
+
+def _plain(writer: Writer, branch: Branch | None, found: bool) -> list[str]:
+    """The conditions on the instance and the tensors under which a plan may launch upon them."""
+    conditions = ["self is not None"] if found else []
     needs_grad = []
     for name in writer.tensors(branch):
-        plain = f"type({name}) in _plain_types and {_settled(name)}"
-        plain += f" and not {name}.is_neg() and not {name}.is_nested"
+        plain = (
+            f"type({name}) in _plain_types and {name}.is_contiguous() "
+            f"and (_at_{name} := {name}.data_ptr()) and not _at_{name} & 15 "
+            f"and not {name}.is_neg()"
+        )
         conditions.append(_or_none(writer, branch, name, plain))
         asks = f"{name}.requires_grad"
         if writer.optional(name, branch):
             asks = f"({name} is not None and {asks})"
         needs_grad.append(asks)
-    conditions.append(f"not (_grad_enabled() and ({' or '.join(needs_grad)}))")
-    writer.put("if (")
-    for number, condition in enumerate(conditions):
-        writer.put(f"    {'and ' if number else ''}{condition}")
-    return writer.block("):")
+    return [*conditions, f"not (_grad_enabled() and ({' or '.join(needs_grad)}))"]
 
 
-def _known_plan(writer: Writer, index: int, branch: Branch) -> AbstractContextManager[None]:
-    """A block in which ``_plan`` is the plan of this call, which is checked for overlaps."""
+def _put_plan(writer: Writer, index: int, branch: Branch) -> None:
+    """Puts the look-up of the plan of ``branch``, which is for tensors that do not overlap."""
     writer.put(f"_plan = self._plans.get({_plan_key(writer, index, branch, 'True')})")
-    conditions = ["_plan is not None"]
+    if len(writer.entry.branches) > 1:
+        writer.put(f"_branch = {index}")
+    conditions = []
     written = _written(branch)
     for name in written:
         for other in writer.tensors(branch):
@@ -165,7 +190,9 @@ def _known_plan(writer: Writer, index: int, branch: Branch) -> AbstractContextMa
             )
             absent = f"{other} is None or " if writer.optional(other, branch) else ""
             conditions.append(f"({absent}{apart})")
-    return writer.block(f"if {' and '.join(conditions)}:")
+    if conditions:
+        with writer.block(f"if not ({' and '.join(conditions)}):"):
+            writer.put("_plan = None")
 
 
 def _settled(name: str) -> str:
