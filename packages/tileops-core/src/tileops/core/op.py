@@ -14,7 +14,10 @@ from tileops.core.params import canonical_params, check_target
 from tileops.manifest import Entry, ManifestError, load_entry
 
 if TYPE_CHECKING:
+    import torch
     from typing_extensions import Self
+
+    from tileops.core.warm_up import WarmUpReport
 
 __all__ = ["Op"]
 
@@ -89,7 +92,8 @@ class Op:
 
         The way to hold an op in a layer: all layers that ask for the same op get the same
         instance, and with it one key, so that they compile to one graph. It lives as long as
-        somebody holds it. Ask when the layer is built, not inside compiled code.
+        somebody holds it, and from the first compiled call on as long as the process does. Ask
+        when the layer is built, not inside compiled code.
 
         Takes what the constructor takes, and raises what the constructor raises.
         """
@@ -163,6 +167,33 @@ class Op:
         from tileops.core.roofline import roofline
 
         return roofline(self, args, kwargs)
+
+    def warm_up(
+        self, *examples: Any, device: torch.device | str | int | None = None, **named: Any
+    ) -> WarmUpReport:
+        """Makes the call ``op(*examples, **named)`` once, ahead, and says what that built.
+
+        Afterwards calls of the same shapes and dtypes build nothing, and can be captured in a CUDA
+        graph. An example is what the call would be given, or for a tensor its shape and dtype, as
+        in ``op.warm_up(x=((8, 4096), torch.float16), device="cuda")``, or a tensor on the meta
+        device. In a shape, and for a call-time number, a list stands for one call with each of its
+        sizes: ``x=(([1, 2, 4, 8], 4096), torch.float16)``. Several lists go together, the first
+        size of one with the first of each other.
+
+        Tensors that are made for it hold zeros, and are on ``device``, or where the first given
+        tensor is. Given tensors that the op may write are copied, so theirs are not touched. Calls
+        are made one after the other under ``torch.no_grad()``, and the device is synchronized. A
+        failed call leaves the instance as it was before.
+
+        Raises:
+            ArgumentError: an example is none, or the call is not a valid one.
+            CaptureError: a CUDA graph is being captured.
+            TargetError: the call's target cannot serve it.
+            KernelBuildError: a kernel could not be built.
+        """
+        from tileops.core.warm_up import warm_up
+
+        return warm_up(self, examples, named, device)
 
     def __delattr__(self, name: str) -> None:
         if name in self.__dict__.get("_params", ()):
