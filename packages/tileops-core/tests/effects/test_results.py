@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -272,7 +273,7 @@ def test_results_that_do_not_hold_memory_alive(ops: ModuleType) -> None:
 
 
 @pytest.fixture
-def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Takes the enforcement away, to show what it prevents."""
 
     def believe(
@@ -282,8 +283,10 @@ def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(serve_module, "enforce", believe)
     # PyTorch's own check, of aliasing only, which warns; it raises where CI is set.
-    if hasattr(functorch_config, "error_on_custom_op_aliasing"):
-        monkeypatch.setattr(functorch_config, "error_on_custom_op_aliasing", False)
+    setting = "error_on_custom_op_aliasing"
+    known = hasattr(functorch_config, setting)
+    with functorch_config.patch({setting: False}) if known else contextlib.nullcontext():
+        yield
 
 
 @pytest.mark.parametrize(
