@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import (
@@ -17,6 +15,7 @@ from importlib.metadata import (
 )
 from pathlib import Path
 
+from tileops.core.compilers import find_nvcc, missing_compilers, nvcc_version
 from tileops.core.store import default_folder
 from tileops.manifest.load import root_faults
 from tileops.manifest.versions import admits
@@ -152,14 +151,11 @@ def _compilers() -> Iterator[Finding]:
             yield OK, name, version(name)
         except PackageNotFoundError:
             yield NOTE, name, "not installed: kernels can be neither built nor loaded"
-    for tool, purpose in (("nvcc", "build kernels"), ("gcc", "build their host stubs")):
-        path = shutil.which(tool)
-        if path is None:
-            yield NOTE, tool, f"not on PATH: this machine cannot {purpose}, and needs stored ones"
-            continue
-        lines = subprocess.run([path, "--version"], capture_output=True, text=True).stdout
-        said = [line for line in lines.splitlines() if "release" in line or tool in line]
-        yield OK, tool, f"{said[-1].strip() if said else '?'} at {path}"
+    nvcc = find_nvcc()
+    if nvcc is not None:
+        yield OK, "nvcc", f"{nvcc_version() or 'of unknown version'} at {nvcc}"
+    for missing in missing_compilers():
+        yield NOTE, "compilers", f"{missing}: this machine builds no kernel and needs stored ones"
 
 
 def _folders() -> Iterator[Finding]:

@@ -70,6 +70,12 @@ class _Planner(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.requests: list[Request] = []
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Nothing is compiled in here, and PyTorch's way of making sure imports dynamo, which takes
+        # as long as torch itself.
+        return False
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
