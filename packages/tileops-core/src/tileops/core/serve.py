@@ -194,8 +194,7 @@ def serve(
     branch = entry.branches[index]
     names = type(op)._argument_names[index]
     given = dict(zip(names, _told_apart(arguments), strict=True))
-    written = [name for name in (*branch.written, "out") if name == "out" or name in names]
-    written = [name for name in written if given.get(name) is not None]
+    written = [*branch.written, *(["out"] if branch.out else [])]
     original = {name: given[name] for name in written}
     passed = dict(given)
     outputs, buffers = outputs_of(entry, branch, specs, given)
