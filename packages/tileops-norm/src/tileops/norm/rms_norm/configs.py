@@ -34,7 +34,12 @@ SHARED_BYTES = {
 #: another card of the same architecture is served as well, if not as evenly.
 MULTIPROCESSORS = {"sm_80": 108, "sm_89": 142, "sm_90a": 132, "sm_100a": 148}
 
-ONE_BLOCK_A_ROW = 2**31 - 1
+# The layouts below were chosen on one H200, from two runs. Each timed its candidates by replays of
+# a CUDA graph beside torch.add(x, 1, out=y), which moves the same bytes. Run 1 timed the programs
+# of commit b0364be: one block a row, plain loads. Run 2 timed those of commit 7e84f59, which
+# fetched the next row of a block ahead, with the number of blocks as a part of the layout. Times
+# are medians in µs, with a weight of x's dtype; the brackets hold torch.add's time in that run.
+# Within one run, differences of 2 % were often no more than the spread.
 
 
 @dataclass(frozen=True)
@@ -46,15 +51,12 @@ class RowConfig:
         rows_per_block: rows that share a block.
         vector: elements of one access.
         weight_early: whether the weight is fetched before the reduction, at the price of registers.
-        blocks_per_sm: blocks that must fit a multiprocessor at once; the compiler keeps its
-            registers below what that needs.
     """
 
     threads_per_row: int
     rows_per_block: int
     vector: int
     weight_early: bool
-    blocks_per_sm: int = 1
 
     def accesses(self, n: int) -> int:
         """Accesses that each thread makes to cover a row of ``n``."""
@@ -62,19 +64,15 @@ class RowConfig:
 
 
 @dataclass(frozen=True)
-class WideConfig:
-    """A row a block: part in registers, part in shared memory, what is left read a second time.
+class OnChipConfig:
+    """A row a block, held once: the first part in registers, the rest in shared memory.
 
     Attributes:
         threads: threads of the block.
         vector: elements of one access.
         in_registers: accesses of each thread that stay in registers.
-        in_shared: accesses of each thread that stay in shared memory; a multiple of ``unroll``.
-        unroll: accesses to shared memory, or of the part read again, that are handled together.
-        blocks: the most blocks that are launched; each takes every ``blocks``-th row.
-        blocks_per_sm: blocks that must fit a multiprocessor at once; the compiler keeps its
-            registers below what that needs.
-        keep_weight: whether each thread holds its part of the weight in registers for all rows.
+        in_shared: accesses of each thread that go to shared memory.
+        unroll: accesses that are handled together; both counts are multiples of it.
     """
 
     threads: int
@@ -82,14 +80,34 @@ class WideConfig:
     in_registers: int
     in_shared: int
     unroll: int
+
+    def shared_bytes(self, dtype: str) -> int:
+        """Shared memory that the block needs, with its warps' partial sums."""
+        return self.in_shared * self.threads * self.vector * ITEMSIZE[dtype] + self.threads // 8
+
+
+@dataclass(frozen=True)
+class StreamingConfig:
+    """A row a block: the first part in shared memory, the rest read a second time.
+
+    Attributes:
+        threads: threads of the block.
+        vector: elements of one access.
+        in_shared: accesses of each thread that go to shared memory; a multiple of ``unroll``.
+        unroll: accesses that are handled together.
+        blocks: the most blocks that are launched; each takes every ``blocks``-th row.
+    """
+
+    threads: int
+    vector: int
+    in_shared: int
+    unroll: int
     blocks: int
-    blocks_per_sm: int = 1
-    keep_weight: bool = False
 
     def streamed(self, n: int) -> int:
         """Accesses of each thread that are made twice, in whole groups of ``unroll``."""
         step = self.threads * self.vector
-        return _whole_groups(n - (self.in_registers + self.in_shared) * step, step, self.unroll)
+        return _whole_groups(n - self.in_shared * step, step, self.unroll)
 
     def shared_bytes(self, dtype: str) -> int:
         """Shared memory that the block needs, with its warps' partial sums of two rows."""
@@ -137,54 +155,47 @@ def choose_row_config(
 
 def choose_on_chip_config(
     n: int, dtype: str, weight_dtype: str | None, aligned: bool, arch: str = "sm_90a"
-) -> WideConfig:
+) -> OnChipConfig:
     """The layout of ``rms_norm_on_chip`` for rows of ``n``."""
-    # One H200, bf16, µs, with one block a row and plain loads, before the next row was fetched
-    # ahead; the layouts below are the fastest of these, the fetching ahead is yet to be timed:
-    #   16384x32768 (torch.add 501.9): 512 threads, 8 accesses in shared memory 516.0, 4 + 4 541.8,
-    #     256 threads 537.2, 1024 threads 590.8; all in registers 544.9 at best
-    #   4096x65536 (251.5): 1024 threads, 4 in registers + 4 in shared 261.8, 0 + 8 276.7,
-    #     512 threads, 4 + 12 274.9; all in registers 465.8 at best
+    # Run 1, bf16, accesses in registers + in shared memory:
+    #   16384x32768 (501.9): 512 threads, 0 + 8 516.0, 4 + 4 541.8, 256 threads 537.2,
+    #     1024 threads 590.8; all in registers 544.9 at best
+    #   4096x65536 (251.5): 1024 threads, 4 + 4 261.8, 0 + 8 276.7, 512 threads, 4 + 12 274.9;
+    #     all in registers 465.8 at best
     #   8192x131072 (1000.8): 1024 threads, 4 + 12 1081, 6 + 10 1369, 8 + 8 (spills) 1515
+    # Run 2, single elements, copied as here but summed from shared memory, one block a row:
+    #   4096x32767 (128.5): 512 threads, groups of 8 202.4, of 4 207.8, 1024 threads 261.1;
+    #     all in registers 274.5
+    # Before you fetch ahead here, read what became of it in the program.
     vector = vector_of(n, dtype, aligned)
-    unroll = 4
-    if n <= 512 * vector * 8:
-        threads, in_registers, per_sm = 512, 0, 2
-    else:
+    unroll = 8 if vector == 1 else 4
+    threads, in_registers = (512, 0) if n * ITEMSIZE[dtype] <= 64 * 1024 else (1024, 4)
+    if vector * ITEMSIZE[dtype] < ACCESS_BYTES:
         # A single element would take a register of its own: registers hold whole accesses only.
-        threads, per_sm = 1024, 1
-        in_registers = unroll if vector * ITEMSIZE[dtype] == ACCESS_BYTES else 0
+        in_registers = 0
     in_shared = _whole_groups(n - in_registers * threads * vector, threads * vector, unroll)
-    blocks = _blocks(per_sm, arch, vector, dtype)
-    return WideConfig(threads, vector, in_registers, in_shared, unroll, blocks)
+    return OnChipConfig(threads, vector, in_registers, in_shared, unroll)
 
 
 def choose_streaming_config(
     n: int, dtype: str, weight_dtype: str | None, aligned: bool, arch: str = "sm_90a"
-) -> WideConfig:
-    """The layout of ``rms_norm_streaming`` for rows of ``n``: shared memory filled, the rest twice.
-
-    Reading all of the row twice took 738.8 µs at 2048x262144 in bf16 (torch.add 501.0, F.rms_norm
-    835.7; 1024 threads, groups of 4). That what is held comes off this is yet to be timed.
-    """
+) -> StreamingConfig:
+    """The layout of ``rms_norm_streaming`` for rows of ``n``: as much as fits in shared memory."""
+    # bf16, accesses in shared memory (+ in registers, which this program no longer has):
+    #   2048x262144, run 2 (504.1): 1024 threads, 12 671.6, 14 in groups of 2 729.9, 14 + 2 711.2,
+    #     12 + 4 801.3, 512 threads, 24 701.7; none, one block a row 726.9
+    #   run 1 (501.0): none, one block a row 738.8 (F.rms_norm 835.7)
     vector = vector_of(n, dtype, aligned)
     threads, unroll = 1024, 4
     group_bytes = threads * vector * ITEMSIZE[dtype] * unroll
     room = (shared_limit(arch) - threads // 4) // group_bytes * unroll
     in_shared = min(_whole_groups(n, threads * vector, unroll), room)
-    return WideConfig(threads, vector, 0, in_shared, unroll, _blocks(1, arch, vector, dtype))
+    return StreamingConfig(threads, vector, in_shared, unroll, MULTIPROCESSORS.get(arch, 128))
 
 
 def _whole_groups(elements: int, step: int, unroll: int) -> int:
     """Accesses of ``step`` elements that cover ``elements``, in whole groups of ``unroll``."""
     return max(-(-elements // (step * unroll)), 0) * unroll
-
-
-def _blocks(per_sm: int, arch: str, vector: int, dtype: str) -> int:
-    """Blocks that fill the chip; without asynchronous copies there is nothing to run ahead of."""
-    if vector * ITEMSIZE[dtype] < 4:
-        return ONE_BLOCK_A_ROW
-    return per_sm * MULTIPROCESSORS.get(arch, 128)
 
 
 def shared_limit(arch: str) -> int:
@@ -195,9 +206,15 @@ def shared_limit(arch: str) -> int:
 def select(n: int, dtype: str, aligned: bool = True, arch: str = "sm_90a") -> Name:
     """Which program serves rows of ``n`` elements of ``dtype`` on ``arch``.
 
-    Up to 32 KiB a row lives in registers: at 2048x16384 in bf16 that took 37.3 µs, shared memory
-    37.6; at 16384x32768 it took 544.9 and shared memory 516.0 (one H200). Above, the row is held
-    on the chip while its part of shared memory fits, and read a second time where it does not.
+    Up to 32 KiB a row lives in registers, where it took 37.3 µs at 2048x16384 in bf16 and 37.6 in
+    shared memory (run 1, torch.add 33.8); at 16384x32768 it took 544.9, shared memory 516.0 (run 1,
+    torch.add 501.9). Above, the row is held on the chip while its part of shared memory fits, and
+    what does not fit is read a second time.
+
+    One thing is left: at 2048x16384, shared memory that was filled by ``cp.async``, one block of
+    512 threads a row and three on a multiprocessor, took 36.1 (run 2, torch.add 34.0, registers
+    37.3). It is not here because only that one shape was timed, and at 16384x32768 the same took
+    547.2 (run 2, torch.add 502.4) where plain loads had taken 516.0.
     """
     if n * ITEMSIZE[dtype] <= 32 * 1024:
         return "rms_norm"
