@@ -83,8 +83,10 @@ def test_every_program_has_a_layout_for_every_width_that_it_may_be_asked_for(dty
     ("n", "dtype", "name", "config"),
     [
         (4096, "bfloat16", "rms_norm", configs.RowConfig(256, 1, 8, True)),
+        (4095, "bfloat16", "rms_norm", configs.RowConfig(256, 1, 1, True)),
         (8192, "bfloat16", "rms_norm", configs.RowConfig(256, 1, 8, False)),
         (16384, "bfloat16", "rms_norm", configs.RowConfig(256, 1, 8, False)),
+        (8192, "float32", "rms_norm", configs.RowConfig(512, 1, 4, False)),
         (32767, "bfloat16", "rms_norm_on_chip", configs.OnChipConfig(512, 1, 0, 64, 8)),
         (32768, "bfloat16", "rms_norm_on_chip", configs.OnChipConfig(512, 8, 0, 8, 4)),
         (65536, "bfloat16", "rms_norm_on_chip", configs.OnChipConfig(1024, 8, 4, 4, 4)),
@@ -141,6 +143,7 @@ def built(name, n, dtype, weight_dtype, aligned, arch):
     [
         ("rms_norm", 4096, "bfloat16", "float32", True, "uint4"),
         ("rms_norm", 513, "float16", None, True, "< 513"),
+        ("rms_norm", 8192, "float32", "float32", True, "__launch_bounds__(512, 1)"),
         ("rms_norm_on_chip", 131072, "bfloat16", "bfloat16", True, "shared"),
         ("rms_norm_on_chip", 32767, "float16", "float32", True, "< 32767"),
         ("rms_norm_streaming", 262144, "float32", "float32", True, "float4"),

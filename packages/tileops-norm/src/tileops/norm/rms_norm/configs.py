@@ -135,22 +135,28 @@ def choose_row_config(
     n: int, dtype: str, weight_dtype: str | None, aligned: bool, arch: str = "sm_90a"
 ) -> RowConfig:
     """The layout of ``rms_norm`` for rows of ``n``."""
-    # One H200, bf16 weight of x's dtype, graph replays, µs (torch.add(x, 1, out=y) in brackets):
-    #   32768x1024 (33.8): 64 threads x 2 rows 34.0, 128 x 1 34.1, 32 x 4 35.1, 16 x 8 35.5
-    #   2048x4096 (6.5): 256 threads 6.8 (fp16 6.5), 128 7.2, 512 8.5 (fp16)
-    #   32768x4096 (128.0): 64 threads 129.7, 256 130.6, 128 131.7, 512 168.5
-    #   2048x8192 (18.1): 256 threads, weight late 19.6, early 20.1, 512 22.8, 1024 35.3
-    #   2048x16384 (33.8): 256 threads, weight late 37.3, early 47.1, 512 46.8, 1024 47.2
-    #   32768x4095 (127.4; single elements): 256 threads 161.8, 512 195.2, 1024 290.8
-    # So: two accesses a thread until there are 256 threads, never more, and the weight early only
-    # while two accesses of it do not crowd the registers.
+    # bf16 unless said otherwise; "late" and "early" is the weight, run 2 unless said otherwise:
+    #   32768x1024 (34.3): 64 threads x 2 rows 34.1, x 1 34.3, x 4 34.4, 128 x 1 34.5, 128 x 2 35.5;
+    #     run 1 (33.8): 64 x 2 34.0, 32 x 4 35.1, 16 x 8 35.5
+    #   2048x4096 (6.5): 256 early 6.9, late 7.1, 128 late 6.9, early 7.0; fp16 6.6, 6.9, 6.8, 6.9
+    #   32768x4096 (128.6): 64 early 130.9, 256 early 131.5; run 1 (128.0): 512 168.5
+    #   2048x8192 (18.1): 256 late 19.6; run 1 (18.1): late 19.6, early 20.1, 512 22.8, 1024 35.3
+    #   32768x8192 (254.5): 128 early 261.0, 256 late 261.6
+    #   2048x16384 (34.0): 256 late 37.3; run 1 (33.8): late 37.3, early 47.1, 512 46.8, 1024 47.2
+    #   16384x8192 fp32 (253.7): 512 late 256.1, 256 early 261.5, 256 late 262.1
+    #   32768x4095, single elements (127.7): 256 early 162.4, late 166.0, 128 early 173.9;
+    #     run 1 (127.4): 512 195.2, 1024 290.8
+    # So: two accesses a thread until there are 256 threads, more threads only for the widest rows
+    # in fp32, and the weight early while a thread's part of the row is no more than 32 bytes. To
+    # have the compiler fit more blocks on a multiprocessor gained nothing anywhere (2048x4096: 6
+    # blocks 6.8, 7 blocks 7.5; 2048x8192 late: 5 blocks 20.3; 32768x4096, 64 threads: 166.5).
     vector = vector_of(n, dtype, aligned)
     accesses = -(-n // vector)
-    threads_per_row = min(_power_of_two(-(-accesses // 2)), 256)
+    most = 512 if dtype == "float32" and vector == 4 and accesses > 4 * 256 else 256
+    threads_per_row = min(_power_of_two(-(-accesses // 2)), most)
     rows_per_block = max(128 // threads_per_row, 1)
-    return RowConfig(
-        threads_per_row, rows_per_block, vector, weight_early=accesses <= 2 * threads_per_row
-    )
+    bytes_a_thread = -(-accesses // threads_per_row) * vector * ITEMSIZE[dtype]
+    return RowConfig(threads_per_row, rows_per_block, vector, weight_early=bytes_a_thread <= 32)
 
 
 def choose_on_chip_config(
