@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Generator
 
 import pytest
@@ -10,8 +12,18 @@ OUTCOMES = pytest.StashKey[dict[str, set[str]]]()
 """What became of each test of this run, for the tests that look back over it."""
 
 
+STORE = pytest.StashKey["tempfile.TemporaryDirectory[str]"]()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[OUTCOMES] = {}
+    # Tests neither read nor fill the user's own store of built kernels.
+    config.stash[STORE] = tempfile.TemporaryDirectory(prefix="tileops-tests-")
+    os.environ["TILEOPS_CACHE_DIR"] = config.stash[STORE].name
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    config.stash[STORE].cleanup()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

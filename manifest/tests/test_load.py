@@ -141,7 +141,7 @@ def test_an_op_of_two_roots_needs_its_family(
     with pytest.raises(ManifestError) as caught:
         load_entry("ScaleFwdOp")
     assert str(caught.value) == "\n".join(
-        f"{path}:1: ScaleFwdOp has one entry; found 2; pass family="
+        f"{path}:1: ScaleFwdOp has one entry; found 2; rename the op, or pass family="
         for path in ("theirs/norm/scale_fwd.toml", "second/conv/scale_fwd.toml")
     )
 

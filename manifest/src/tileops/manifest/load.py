@@ -65,14 +65,17 @@ def entry_roots() -> tuple[EntryRoot, ...]:
     return (EntryRoot(Path(__file__).parent / "entries"), *_installed_roots(), *_added)
 
 
-def load_entry(name: str, *, family: str | None = None) -> Entry:
+def load_entry(name: str, *, family: str | None = None, namespace: str | None = None) -> Entry:
     """Return the entry of an op's class, parsing no other file.
+
+    With a ``namespace``, only entries whose operators are of it count.
 
     :raises ManifestError: there is none, there are two, or it is wrong.
     """
     found = [
         (root, path)
         for root in entry_roots()
+        if namespace is None or root.namespace == namespace
         for path in _index(root).get(class_key(name), ())
         if family is None or path.parent.name == family
     ]
@@ -86,7 +89,11 @@ def load_entry(name: str, *, family: str | None = None) -> Entry:
         # It may be in a package that offers its entries wrongly.
         raise ManifestError([missing, *root_faults()])
     apart = len({path.parent.name for _, path in found}) == len(found)
-    remedy = "pass family=" if apart else "rename the op, or uninstall what has one of them"
+    remedy = (
+        "rename the op, or pass family="
+        if apart
+        else "rename the op, or uninstall what has one of them"
+    )
     raise ManifestError(
         [Fault(path, 1, f"{name} has one entry", f"{len(found)}", remedy) for _, path in found]
     )

@@ -10,6 +10,7 @@ from tileops.manifest import require_manifest
 # Before any entry is read: another manifest would fail there, and not say why.
 require_manifest("tileops-core")
 
+from tileops.core.builds import builds_after_warm_up, warm_up_done
 from tileops.core.families import load_families
 from tileops.core.kernels import CallSpec, Kernel, KernelInterface, fills
 from tileops.core.op import Op
@@ -29,6 +30,7 @@ __all__ = [
     "Op",
     "Target",
     "__version__",
+    "builds_after_warm_up",
     "default_target",
     "fills",
     "load_families",
@@ -36,4 +38,5 @@ __all__ = [
     "set_default_target",
     "target_names",
     "using_target",
+    "warm_up_done",
 ]

@@ -29,7 +29,10 @@ from tileops.manifest.symbolic import HELPERS
 if TYPE_CHECKING:
     from tileops.core.op import Op
 
-__all__ = ["attach", "digest"]
+__all__ = ["GENERATED", "attach", "digest", "is_generated"]
+
+GENERATED = ("__call__", "_call_boundary", "_infer")
+"""The generated methods of every op that has a boundary; each branch has more of its own."""
 
 
 def digest(entry: Entry) -> str:
@@ -52,9 +55,13 @@ def attach(cls: type[Op], entry: Entry) -> None:
     cls.entry = entry
     cls.compile_op_names = ()
     cls._identity = f"{cls.__name__}@{digest(entry)}"
+    if entry.has_boundary:
+        _give_boundary(cls, entry)
+    # Last: a class whose operators are refused must not be found by a key.
     known_class(cls._identity, cls)
-    if not entry.has_boundary:
-        return
+
+
+def _give_boundary(cls: type[Op], entry: Entry) -> None:
     source = generate(entry)
     namespace = _execute(cls, source, _namespace(entry))
     overloads: list[Any] = []
@@ -63,9 +70,8 @@ def attach(cls: type[Op], entry: Entry) -> None:
     for index, overload in enumerate(overloads):
         namespace[f"_op_{index}"] = overload
         namespace[f"_dispatch_{index}"] = shortcut(overload, namespace[f"_operator_{index}"])
-    methods = ["__call__", "_call_boundary", "_infer"]
-    methods += [f"_{role}_{index}" for role in ("fake", "run") for index in _indices(entry)]
-    for name in methods:
+    branches = [f"_{role}_{index}" for role in ("fake", "run") for index in _indices(entry)]
+    for name in (*GENERATED, *branches):
         method = namespace[name]
         method.__qualname__ = f"{cls.__qualname__}.{name}"
         method.__module__ = cls.__module__
@@ -73,6 +79,12 @@ def attach(cls: type[Op], entry: Entry) -> None:
     cls._generated_source = source
     cls._argument_names = tuple(_arguments(entry, index) for index in _indices(entry))
     cls.compile_op_names = entry.compile_op_names
+
+
+def is_generated(method: Any) -> bool:
+    """Whether ``method`` is one that :func:`attach` gave a class."""
+    code = getattr(method, "__code__", None)
+    return code is not None and code.co_filename.startswith(_PREFIX)
 
 
 def _indices(entry: Entry) -> range:
@@ -159,7 +171,7 @@ def _execute(cls: type[Op], source: str, names: dict[str, Any]) -> dict[str, Any
     A module, because dynamo finds a traced function's globals by importing the module that they
     name. Each definition has its own: code compiled from an earlier one goes on seeing that one.
     """
-    stem = f"tileops_boundary_{cls.__module__.replace('.', '_')}_{cls.__name__}"
+    stem = f"{_STEM}_{cls.__module__.replace('.', '_')}_{cls.__name__}"
     with _modules_lock:
         number = sum(name == stem or name.startswith(f"{stem}__") for name in sys.modules)
         module = types.ModuleType(f"{stem}__{number}" if number else stem)
@@ -173,3 +185,5 @@ def _execute(cls: type[Op], source: str, names: dict[str, Any]) -> dict[str, Any
 
 
 _modules_lock = ForkSafeLock()
+_STEM = "tileops_boundary"
+_PREFIX = f"<{_STEM}_"

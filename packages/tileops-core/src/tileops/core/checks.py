@@ -15,10 +15,12 @@ __all__ = [
     "bad_layout",
     "bad_rank",
     "bad_shape",
+    "check_int",
     "combine",
     "match",
     "match_out",
     "missing",
+    "no_out",
     "not_a_tensor",
     "require",
     "say",
@@ -116,6 +118,25 @@ def match_out(
     match(op, "out", out.shape, spelling, shape)
 
 
+def check_int(op: str, name: str, value: Any) -> None:
+    """Requires that ``value`` be an int that an operator can be given, or stand for one.
+
+    Raises:
+        ArgumentError: it is something else, also where it could be made an int.
+    """
+    if isinstance(value, torch.SymInt):
+        return
+    # torch.jit.trace has tensors for the sizes of its tensors.
+    tracing = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    if tracing and isinstance(value, torch.Tensor):
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        came = "None" if value is None else f"of type {type(value).__name__}"
+        raise ArgumentError(f"{op}: {name} is {came}, but the signature needs an int")
+    if not torch.compiler.is_compiling() and not -(2**63) <= value < 2**63:
+        raise ArgumentError(f"{op}: {name} is {value}, but the signature needs an int of 64 bits")
+
+
 def not_a_tensor(op: str, name: str, value: Any, optional: bool) -> ArgumentError:
     needs = "a Tensor or None" if optional else "a Tensor"
     came = "None" if value is None else f"of type {type(value).__name__}"
@@ -125,6 +146,13 @@ def not_a_tensor(op: str, name: str, value: Any, optional: bool) -> ArgumentErro
 def missing(op: str, name: str, condition: str) -> ArgumentError:
     return ArgumentError(
         f"{op}: {name} is None, but the signature needs a Tensor except where {condition}"
+    )
+
+
+def no_out(op: str, output: str, condition: str) -> ArgumentError:
+    return ArgumentError(
+        f"{op}: out is given, but the call has no {output} to fill it with: the signature has one "
+        f"only where {condition}"
     )
 
 

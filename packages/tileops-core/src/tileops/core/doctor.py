@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.metadata import Distribution, PackageNotFoundError, distributions, version
+from importlib.metadata import (
+    Distribution,
+    PackageNotFoundError,
+    distributions,
+    entry_points,
+    version,
+)
 from pathlib import Path
 
+from tileops.core.compilers import find_nvcc, missing_compilers, nvcc_version
 from tileops.core.store import default_folder
+from tileops.manifest.load import root_faults
 from tileops.manifest.versions import admits
 
 __all__ = ["Finding", "diagnose", "report"]
@@ -37,6 +43,7 @@ def diagnose() -> Iterator[Finding]:
     yield from _distributions()
     yield from _namespace()
     yield from _families()
+    yield from _offers()
     yield from _torch()
     yield from _compilers()
     yield from _folders()
@@ -44,10 +51,12 @@ def diagnose() -> Iterator[Finding]:
 
 
 def _own() -> dict[str, Distribution]:
+    """The project's distributions, and those of others that offer it ops or targets."""
     found: dict[str, Distribution] = {}
     for one in distributions():
         name = (one.metadata["Name"] or "").lower().replace("_", "-")
-        if name == "tileops" or name.startswith("tileops-"):
+        offers = any(point.group.startswith("tileops.") for point in one.entry_points)
+        if name == "tileops" or name.startswith("tileops-") or offers:
             found.setdefault(name, one)
     return dict(sorted(found.items()))
 
@@ -107,6 +116,21 @@ def _families() -> Iterator[Finding]:
     yield (OK if names else NOTE), "families", ", ".join(names) or "none is installed"
 
 
+def _offers() -> Iterator[Finding]:
+    """What packages offer wrongly: entries that are nowhere, contracts that do not load."""
+    for fault in root_faults():
+        yield WRONG, "entries", str(fault)
+    for point in entry_points(group="tileops.contracts"):
+        try:
+            point.load()
+        except Exception as error:
+            yield (
+                WRONG,
+                "contracts",
+                f"{point.name} ({point.value}) failed to load: {type(error).__name__}: {error}",
+            )
+
+
 def _torch() -> Iterator[Finding]:
     import torch
 
@@ -127,14 +151,11 @@ def _compilers() -> Iterator[Finding]:
             yield OK, name, version(name)
         except PackageNotFoundError:
             yield NOTE, name, "not installed: kernels can be neither built nor loaded"
-    for tool, purpose in (("nvcc", "build kernels"), ("gcc", "build their host stubs")):
-        path = shutil.which(tool)
-        if path is None:
-            yield NOTE, tool, f"not on PATH: this machine cannot {purpose}, and needs stored ones"
-            continue
-        lines = subprocess.run([path, "--version"], capture_output=True, text=True).stdout
-        said = [line for line in lines.splitlines() if "release" in line or tool in line]
-        yield OK, tool, f"{said[-1].strip() if said else '?'} at {path}"
+    nvcc = find_nvcc()
+    if nvcc is not None:
+        yield OK, "nvcc", f"{nvcc_version() or 'of unknown version'} at {nvcc}"
+    for missing in missing_compilers():
+        yield NOTE, "compilers", f"{missing}: this machine builds no kernel and needs stored ones"
 
 
 def _folders() -> Iterator[Finding]:

@@ -86,15 +86,18 @@ def adopt(instance: Op, description: str) -> str:
     return key
 
 
-def not_traced(function: Callable[..., Any]) -> None:
+_MADE_IN_CODE = (
+    "an op is made inside compiled code, and each call would make another with a key of its own; "
+    "make it, or ask for the shared one, once outside: where the layer is built"
+)
+
+
+def not_traced(function: Callable[..., Any], reason: str = _MADE_IN_CODE) -> None:
     """Lets dynamo say why ``function`` cannot be in compiled code, where it meets it there."""
     # As torch.compiler.disable(function, reason=...), without importing dynamo: that takes as
     # long as importing torch does.
     function._torchdynamo_disable = True  # type: ignore[attr-defined]
-    function._torchdynamo_disable_msg = (  # type: ignore[attr-defined]
-        "an op is made inside compiled code, and each call would make another with a key of its "
-        "own; make it, or ask for the shared one, once outside: where the layer is built"
-    )
+    function._torchdynamo_disable_msg = reason  # type: ignore[attr-defined]
 
 
 not_traced(adopt)
@@ -145,9 +148,17 @@ def find(key: str) -> Op:
 
 
 def find_for_trace(key: str) -> Op:
-    """As :func:`find`, for a compiler: what it traces stays callable after the instance is gone."""
+    """As :func:`find`, for a compiler: what it traces stays callable after the instance is gone.
+
+    A shared instance stays itself, so that a model that is loaded anew asks for the same op, finds
+    the same key, and recompiles nothing.
+    """
     instance = find(key)
     if key not in _recipes:
+        from tileops.core.sharing import is_shared
+
+        if is_shared(instance):
+            _held[key] = instance
         _recipes[key] = _Recipe(type(instance), instance._params, instance._explicit_target)
     return instance
 

@@ -6,15 +6,19 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tileops.core import serve, sharing
-from tileops.core.boundary import attach
+from tileops.core.boundary import GENERATED, attach, is_generated
 from tileops.core.errors import DefinitionError, ParamError
 from tileops.core.instances import adopt, describe
 from tileops.core.kernels import Kernel, KernelInterface
 from tileops.core.params import canonical_params, check_target
 from tileops.manifest import Entry, ManifestError, load_entry
+from tileops.manifest.load import NAMESPACE
 
 if TYPE_CHECKING:
+    import torch
     from typing_extensions import Self
+
+    from tileops.core.warm_up import WarmUpReport
 
 __all__ = ["Op"]
 
@@ -31,7 +35,8 @@ class Op:
     ``abstract=True`` declares a base class for ops, which has no entry.
 
     Raises:
-        DefinitionError: the class has no entry, or an operator's name is taken.
+        DefinitionError: the class has no entry, an operator's name is taken, a param has the name
+            of something that every op has, or the class defines what is generated.
     """
 
     entry: ClassVar[Entry]
@@ -61,26 +66,39 @@ class Op:
             return
         if entry is None:
             try:
-                entry = load_entry(cls.__name__)
+                # An entry of somebody's package that has one of our names must not take ours down.
+                ours = cls.__module__.partition(".")[0] == NAMESPACE
+                entry = load_entry(cls.__name__, namespace=NAMESPACE if ours else None)
             except ManifestError as error:
                 raise DefinitionError(
                     f"{cls.__module__}.{cls.__qualname__} is an op and needs a manifest entry of "
                     f"its name: {error}"
                 ) from error
+        _check_names(cls, entry)
         attach(cls, entry)
 
     def __init__(self, *, target: str | None = None) -> None:
-        check_target(type(self).__name__, target)
-        names = [param.name for param in type(self).entry.signature.params]
-        self._params = canonical_params(
-            type(self).entry, {name: getattr(self, name) for name in names}
-        )
+        cls = type(self)
+        check_target(cls.__name__, target)
+        if not hasattr(cls, "entry"):
+            raise DefinitionError(
+                f"{cls.__name__} is a base class of ops and has no entry; build an op below it"
+            )
+        given: dict[str, Any] = {}
+        for param in cls.entry.signature.params:
+            if not hasattr(self, param.name):
+                raise DefinitionError(
+                    f"{cls.__name__}: the constructor must store the param {param.name!r} as "
+                    f"self.{param.name} before it calls super().__init__"
+                )
+            given[param.name] = getattr(self, param.name)
+        self._params = canonical_params(cls.entry, given)
         for name, value in self._params.items():
             object.__setattr__(self, name, value)
         self._explicit_target = target
         self._state = serve.State()
         self._plans = {}
-        self._description = describe(type(self)._identity, self._params)
+        self._description = describe(cls._identity, self._params)
         self._key = adopt(self, self._description)
 
     @classmethod
@@ -89,7 +107,8 @@ class Op:
 
         The way to hold an op in a layer: all layers that ask for the same op get the same
         instance, and with it one key, so that they compile to one graph. It lives as long as
-        somebody holds it. Ask when the layer is built, not inside compiled code.
+        somebody holds it, and from the first compiled call on as long as the process does. Ask
+        when the layer is built, not inside compiled code.
 
         Takes what the constructor takes, and raises what the constructor raises.
         """
@@ -164,6 +183,33 @@ class Op:
 
         return roofline(self, args, kwargs)
 
+    def warm_up(
+        self, *examples: Any, device: torch.device | str | int | None = None, **named: Any
+    ) -> WarmUpReport:
+        """Makes the call ``op(*examples, **named)`` once, ahead, and says what that built.
+
+        Afterwards calls of the same shapes and dtypes build nothing, and can be captured in a CUDA
+        graph. An example is what the call would be given, or for a tensor its shape and dtype, as
+        in ``op.warm_up(x=((8, 4096), torch.float16), device="cuda")``, or a tensor on the meta
+        device. In a shape, and for a call-time number, a list stands for one call with each of its
+        sizes: ``x=(([1, 2, 4, 8], 4096), torch.float16)``. Several lists go together, the first
+        size of one with the first of each other.
+
+        Tensors that are made for it hold zeros, and are on ``device``, or where the first given
+        tensor is. Given tensors that the op may write are copied, so theirs are not touched. Calls
+        are made one after the other under ``torch.no_grad()``, and the device is synchronized. A
+        failed call leaves the instance as it was before.
+
+        Raises:
+            ArgumentError: an example is none, or the call is not a valid one.
+            CaptureError: a CUDA graph is being captured.
+            TargetError: the call's target cannot serve it.
+            KernelBuildError: a kernel could not be built.
+        """
+        from tileops.core.warm_up import warm_up
+
+        return warm_up(self, examples, named, device)
+
     def __delattr__(self, name: str) -> None:
         if name in self.__dict__.get("_params", ()):
             raise ParamError(
@@ -172,7 +218,31 @@ class Op:
         object.__delattr__(self, name)
 
     def __repr__(self) -> str:
+        if "_key" not in self.__dict__:
+            return f"<{type(self).__name__} that is not built yet>"
         inner = ", ".join(f"{name}={value!r}" for name, value in self._params.items())
         if self._explicit_target is not None:
             inner += f", target={self._explicit_target!r}"
         return f"{type(self).__name__}({inner})"
+
+
+def _check_names(cls: type[Op], entry: Entry) -> None:
+    """Requires that the entry and the class leave the base class its own names.
+
+    Raises:
+        DefinitionError: one of them takes such a name.
+    """
+    for param in entry.signature.params:
+        if hasattr(Op, param.name) or param.name in Op.__annotations__:
+            raise DefinitionError(
+                f"{cls.__module__}.{cls.__qualname__}: the param {param.name!r} would hide what "
+                f"every op has under this name; rename it in the entry"
+            )
+    for name in GENERATED if entry.has_boundary else ():
+        own = cls.__dict__.get(name)
+        # A class that a decorator makes a second time brings what was generated for the first.
+        if own is not None and not is_generated(own):
+            raise DefinitionError(
+                f"{cls.__module__}.{cls.__qualname__} defines {name}, which is generated from the "
+                f"entry; define forward instead"
+            )

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tileops.core.instances import find
 from tileops.core.kernels import Kernel, fills
 from tileops.core.serve import CallContext, outputs_of
-from tileops.core.targets import Target
+from tileops.core.targets import Target, in_tree_kernel
 from tileops.core.writes import WriteWatch
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Request(NamedTuple):
         Raises:
             TargetError: no in-tree kernel serves the call.
         """
-        kernel = self.op.interfaces[self.interface].select(self.call, self.op.kernel_types)
+        kernel = in_tree_kernel(self.op, self.interface, self.call)
         return Build(kernel, *kernel.entry_for(self.call))
 
 
@@ -69,6 +69,12 @@ class _Planner(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.requests: list[Request] = []
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Nothing is compiled in here, and PyTorch's way of making sure imports dynamo, which takes
+        # as long as torch itself.
+        return False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tileops.core.builds import note_present, noting
 from tileops.core.compilers import NoCompilerError
 from tileops.core.errors import CaptureError, KernelBuildError, TargetError
 from tileops.core.locks import ForkSafeLock
@@ -79,6 +80,7 @@ def program_for(
 
         key = (kernel, spell_identity(kernel, identity))
     if (found := _find(key)) is not None:
+        note_present(op, shape, identity)
         return found
     if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
         raise CaptureError(
@@ -94,11 +96,12 @@ def program_for(
         raise KernelBuildError(f"{op}: the kernel for {shape} needs itself to be built")
     with flight.lock:
         if (found := _find(key)) is not None:
+            note_present(op, shape, identity)
             return found
         flight.owner = threading.get_ident()
         try:
-            with _current(device):
-                program = _load_or_build(key, build)
+            with _current(device), noting(op, shape, identity, build) as noticed:
+                program = _load_or_build(key, noticed)
         except (CaptureError, TargetError):
             raise
         except NoCompilerError as error:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from tileops.core.errors import TileOpsError
+from tileops.core.errors import CaptureError, TileOpsError
 from tileops.core.plans import Launch, Plan, replay
 from tileops.core.results import enforce
 from tileops.core.targets import Target, kernel_of, resolve
@@ -194,20 +194,23 @@ def serve(
     branch = entry.branches[index]
     names = type(op)._argument_names[index]
     given = dict(zip(names, _told_apart(arguments), strict=True))
-    written = [name for name in (*branch.written, "out") if name == "out" or name in names]
-    written = [name for name in written if given.get(name) is not None]
+    written = [*branch.written, *(["out"] if branch.out else [])]
     original = {name: given[name] for name in written}
     passed = dict(given)
-    for name, tensor in original.items():
-        # Copied in here and back through the strides below: kernels see contiguous tensors only.
-        given[name] = tensor.contiguous()
-
     outputs, buffers = outputs_of(entry, branch, specs, given)
     device = next(iter(outputs.values())).device if outputs else _device_of(arguments)
     target = op._state.targets.get(device)
     if target is None:
+        _refuse_capture(op, device, passed)
         target = resolve(type(op).__name__, op._explicit_target, device)
-    watch = WriteWatch(given, written)
+    for name, tensor in original.items():
+        # Copied in here and back through the strides below: kernels see contiguous tensors only.
+        given[name] = tensor.contiguous()
+    buffers = {
+        output: next(given[name] for name in original if original[name] is buffer)
+        for output, buffer in buffers.items()
+    }
+    watch = WriteWatch(given, written, idle=key is None)
     context = CallContext(op, target, outputs, buffers, watch)
     # Autocast is off while AOTAutograd traces; a target made of PyTorch operators must not give
     # one dtype eager and another compiled.
@@ -261,6 +264,26 @@ def outputs_of(
         elif output.buffer is not None and branch.out:
             buffers[output.name] = given["out"]
     return outputs, buffers
+
+
+def _refuse_capture(op: Op, device: torch.device, arguments: Mapping[str, Any]) -> None:
+    """Before the first call on ``device``: it may not be captured, nor part of it enqueued.
+
+    Raises:
+        CaptureError: a CUDA graph is being captured.
+    """
+    if device.type != "cuda" or not torch.cuda.is_current_stream_capturing():
+        return
+    tensors = ", ".join(
+        f"{name} {str(item.dtype).removeprefix('torch.')}{list(item.shape)}"
+        for name, item in arguments.items()
+        if isinstance(item, torch.Tensor)
+    )
+    raise CaptureError(
+        f"{type(op).__name__}: this instance has served no call on {device} yet, and a first call "
+        f"cannot be captured in a CUDA graph; warm it up before the capture, with "
+        f"op.warm_up(...) or one call, for {tensors}, then capture again"
+    )
 
 
 def _told_apart(arguments: Sequence[Any]) -> list[Any]:

@@ -12,6 +12,7 @@ import weakref
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tileops.core.errors import DefinitionError
 from tileops.core.instances import describe, not_traced
 from tileops.core.locks import ForkSafeLock
 from tileops.core.params import canonical_params, check_target
@@ -35,9 +36,11 @@ def shared(
     """The live instance of ``cls`` for these constructor arguments, or a new one.
 
     Raises:
+        DefinitionError: the constructor does not take all params and the target by their names.
         ParamError: a param or the target is not what the constructor takes.
     """
     check_target(cls.__name__, target)
+    _check_constructor(cls)
     # Bound here and not by building an instance: each build would use up a key, and keys would
     # depend on how often somebody asked.
     bound = inspect.signature(cls).bind(*args, target=target, **kwargs)
@@ -68,6 +71,7 @@ def copy(op: _OpT, memo: dict[int, Any] | None) -> _OpT:
     """
     if is_shared(op):
         return op
+    _check_constructor(type(op))
     made = type(op)(**op._params, target=op._explicit_target)
     own = _own(op)
     if memo is not None:
@@ -76,6 +80,21 @@ def copy(op: _OpT, memo: dict[int, Any] | None) -> _OpT:
         own = {name: deepcopy(value, memo) for name, value in own.items()}
     made.__dict__.update(own)
     return made
+
+
+def _check_constructor(cls: type[Op]) -> None:
+    """Requires that instances of ``cls`` can be made from their params and target.
+
+    Raises:
+        DefinitionError: the constructor does not take one of these by its name.
+    """
+    parameters = inspect.signature(cls).parameters
+    for name in (*(param.name for param in cls.entry.signature.params), "target"):
+        if name not in parameters:
+            raise DefinitionError(
+                f"{cls.__name__}: the constructor must take {name!r} under this name, so that the "
+                f"op can be shared, copied and found again by its key"
+            )
 
 
 def reduce(op: Op) -> tuple[Any, ...]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tileops.core.errors import DefinitionError, KernelBuildError, TargetError, TileOpsError
-from tileops.core.kernels import program_for
+from tileops.core.kernels import Kernel, program_for
 from tileops.core.locks import ForkSafeLock
 from tileops.core.plugins import failures_text, load_plugins
 
@@ -33,6 +33,7 @@ __all__ = [
     "TILELANG",
     "Target",
     "default_target",
+    "in_tree_kernel",
     "kernel_of",
     "register_target",
     "resolve",
@@ -59,6 +60,20 @@ class Target:
     kernel: Callable[[Op, str, Any], Callable[..., Any]]
 
 
+def in_tree_kernel(op: Op, interface: str, call: Any) -> type[Kernel]:
+    """The kernel class that the target ``tilelang`` serves ``call`` with.
+
+    Raises:
+        TargetError: the op has none for it.
+    """
+    if not op.kernel_types:
+        raise TargetError(
+            f"{type(op).__name__}: the target 'tilelang' has no kernels of this op; use "
+            f"target='reference', or the target of a package that has some"
+        )
+    return op.interfaces[interface].select(call, op.kernel_types)
+
+
 def _tilelang_kernel(op: Op, interface: str, call: Any) -> Callable[..., Any]:
     device: torch.device = call.device
     if device.type != "cuda":
@@ -66,7 +81,7 @@ def _tilelang_kernel(op: Op, interface: str, call: Any) -> Callable[..., Any]:
             f"{type(op).__name__}: the target 'tilelang' serves CUDA devices, and the call's "
             f"tensors are on {device}; use target='reference', which serves any device"
         )
-    chosen = op.interfaces[interface].select(call, op.kernel_types)
+    chosen = in_tree_kernel(op, interface, call)
     identity, build = chosen.entry_for(call)
     program = program_for(
         identity, build, device=device, op=type(op).__name__, shape=repr(call), kernel=chosen

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._dynamo.backends.registry import lookup_backend
 
 __all__ = ["GraphRecorder", "assert_close_to_oracle", "to_float64"]
 
@@ -19,6 +18,10 @@ class GraphRecorder:
     """
 
     def __init__(self, backend: str = "inductor") -> None:
+        # Not above: importing dynamo takes as long as importing torch, and a family's contracts
+        # are imported where nothing is compiled.
+        from torch._dynamo.backends.registry import lookup_backend
+
         self.graphs: list[torch.fx.GraphModule] = []
         self._compile: Callable[..., Any] = lookup_backend(backend)
 

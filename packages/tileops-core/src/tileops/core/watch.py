@@ -89,7 +89,7 @@ PROBES: dict[str, Any] = {
     "_profiler": torch.autograd.profiler,
     "_forward_ad": torch.autograd.forward_ad,
 }
-"""What the generated ``__call__`` asks, by the names that its source uses."""
+"""What the generated source asks, by the names that its source uses."""
 
 if _available():
     PROBES |= {

@@ -24,14 +24,21 @@ class WriteWatch:
 
     PyTorch counts the writes to each tensor. Of inference tensors it does not; there the
     operators that ``forward`` calls are looked at, and those that a kernel calls are not.
+
+    An ``idle`` one looks at nothing: for a call whose like was watched before.
     """
 
-    def __init__(self, given: Mapping[str, Any], written: Sequence[str]) -> None:
-        self.given = {name: t for name, t in given.items() if isinstance(t, torch.Tensor)}
+    def __init__(
+        self, given: Mapping[str, Any], written: Sequence[str], *, idle: bool = False
+    ) -> None:
+        self.given = {
+            name: t for name, t in given.items() if isinstance(t, torch.Tensor) and not idle
+        }
         self.written = [given[name] for name in written]
         self.forward_wrote = False
         self._by_kernels = 0
-        uncounted = any(tensor.is_inference() for tensor in self.written)
+        self._counted = [] if idle else self.written
+        uncounted = any(tensor.is_inference() for tensor in self._counted)
         self._mode = _Writes() if uncounted else None
 
     def __enter__(self) -> None:
@@ -45,7 +52,7 @@ class WriteWatch:
         self._after = _versions(self.given.values())
         moved = sum(
             self._after[id(tensor)] - self._before[id(tensor)]
-            for tensor in self.written
+            for tensor in self._counted
             if id(tensor) in self._before
         )
         seen = self._mode is not None and self._mode.found
@@ -54,10 +61,10 @@ class WriteWatch:
     @contextlib.contextmanager
     def kernel(self) -> Iterator[None]:
         """Around the launch of a kernel, which is repeated with the launch."""
-        before = _versions(self.written)
+        before = _versions(self._counted)
         with _disable_current_modes() if self._mode is not None else contextlib.nullcontext():
             yield
-        self._by_kernels += sum(_versions(self.written).values()) - sum(before.values())
+        self._by_kernels += sum(_versions(self._counted).values()) - sum(before.values())
 
     def refuse_undeclared(self, op: str, target: str) -> None:
         """Raises where a tensor was written that the call does not write.

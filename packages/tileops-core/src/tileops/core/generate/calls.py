@@ -40,6 +40,11 @@ def put_boundary(writer: Writer) -> None:
             # Here, because no operator of ours is ever reached with one.
             with writer.block(f"if {guard}{name}.is_nested:"):
                 writer.put(f"raise _bad_layout(_OP, {name!r}, {name})")
+        # Here, because the dispatcher cuts a NumPy float or a tensor down to an int in silence.
+        for name in writer.int_names:
+            fits = f"(_compiling() or -(2**63) <= {name} < 2**63)"
+            with writer.block(f"if not (type({name}) is int and {fits}):"):
+                writer.put(f"_check_int(_OP, {name!r}, {name})")
         exported = "_exported(self._description, self._explicit_target)"
         writer.put(f"_key = {exported} if {EXPORTING} else self._key")
         # Such as a graph of make_fx or torch.jit.trace, which calls the operator with this key.
@@ -47,7 +52,9 @@ def put_boundary(writer: Writer) -> None:
             writer.put("_find_for_trace(_key)")
         writer.choose_branch(put_operator)
         if len(writer.entry.branches) > 1:
+            # The rules leave such a call no branch, and the one that refuses it has the words.
             with writer.block("else:"):
+                writer.put(f"self._infer({', '.join(writer.arguments())})")
                 writer.put("raise _no_branch(self)")
 
 
@@ -156,8 +163,10 @@ def _put_quick(writer: Writer, only: int | None) -> None:
 
 
 def _plain(writer: Writer, branch: Branch | None, found: bool) -> list[str]:
-    """The conditions on the instance and the tensors under which a plan may launch upon them."""
+    """The conditions on the instance and the arguments under which a plan may launch upon them."""
     conditions = ["self is not None"] if found else []
+    # 2.0 and True would find the plan of 2 and of 1.
+    conditions += [f"type({name}) is int" for name in writer.int_names]
     needs_grad = []
     for name in writer.tensors(branch):
         plain = (

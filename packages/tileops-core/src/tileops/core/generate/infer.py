@@ -54,6 +54,9 @@ class _Inference:
             self.put(f"_s_{output.name} = {text}")
             if output.buffer is not None:
                 with self.writer.block("if out is not None:"):
+                    if output.when is not None:
+                        with self.writer.block(f"if _s_{output.name} is None:"):
+                            self.put(f"raise _no_out(_OP, {output.name!r}, {output.when.source!r})")
                     where = spelling(output.shape)
                     self.put(f"_match_out(_OP, out, {where!r}, *_s_{output.name})")
         self.put(f"return {tuple_display(specs)}")

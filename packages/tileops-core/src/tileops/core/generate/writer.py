@@ -163,8 +163,8 @@ class Writer:
             present.insert(0, f"({spec.mutated.to_python(self.rename)})")
         return " and ".join(present) or "True"
 
-    def return_outputs(self, branch: Branch, call: str, *, after: Sequence[str] = ()) -> None:
-        """Puts the call of a branch, the lines ``after`` it, and the return of its outputs.
+    def return_outputs(self, branch: Branch, call: str) -> None:
+        """Puts the call of a branch and the return of its outputs.
 
         The call gives what the branch allocates; written inputs and ``out`` are the caller's own
         tensors, put in their places in the order of the signature.
@@ -180,12 +180,10 @@ class Writer:
             else:
                 results.append("out")
         allocated = [f"_o_{name}" for name in branch.returns]
-        if results == allocated and results and not after:
+        if results == allocated and results:
             self.put(f"return {call}")
             return
         self.put(f"{', '.join(allocated)} = {call}" if allocated else call)
-        for line in after:
-            self.put(line)
         self.put(f"return {tuple_or_one(results)}")
 
 

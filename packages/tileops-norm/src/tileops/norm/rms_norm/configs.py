@@ -139,13 +139,18 @@ def choose_on_chip_config(
     n: int, dtype: str, weight_dtype: str | None, aligned: bool, arch: str = "sm_90a"
 ) -> WideConfig:
     """The layout of ``rms_norm_on_chip`` for rows of ``n``."""
-    # One H200, bf16, µs, with one block a row and plain loads, before the next row was fetched
-    # ahead; the layouts below are the fastest of these, the fetching ahead is yet to be timed:
+    # One H200, bf16, µs. With one block a row and plain loads, before the next row was fetched
+    # ahead:
     #   16384x32768 (torch.add 501.9): 512 threads, 8 accesses in shared memory 516.0, 4 + 4 541.8,
     #     256 threads 537.2, 1024 threads 590.8; all in registers 544.9 at best
     #   4096x65536 (251.5): 1024 threads, 4 in registers + 4 in shared 261.8, 0 + 8 276.7,
     #     512 threads, 4 + 12 274.9; all in registers 465.8 at best
     #   8192x131072 (1000.8): 1024 threads, 4 + 12 1081, 6 + 10 1369, 8 + 8 (spills) 1515
+    # With the next row fetched ahead by cp.async, which was expected to win and loses:
+    #   16384x32768 (502.4): 512 threads, 8 in shared 548.2 from 264 blocks, 547.2 from one a row
+    #   4096x65536 (252.4): 1024 threads, 4 + 4 281.1 from 132 blocks, 283.4 from one a row
+    #   8192x131072 (1006.5): 1024 threads, 4 + 12 1093 from 132 blocks, 1113 from one a row
+    # So the asynchronous copies cost more than the overlap brings; plain loads are to come back.
     vector = vector_of(n, dtype, aligned)
     unroll = 4
     if n <= 512 * vector * 8:
@@ -165,7 +170,8 @@ def choose_streaming_config(
     """The layout of ``rms_norm_streaming`` for rows of ``n``: shared memory filled, the rest twice.
 
     Reading all of the row twice took 738.8 µs at 2048x262144 in bf16 (torch.add 501.0, F.rms_norm
-    835.7; 1024 threads, groups of 4). That what is held comes off this is yet to be timed.
+    835.7; 1024 threads, groups of 4), holding 12 accesses of each thread and fetching ahead 671.6
+    (504.0), 24 of 512 threads 701.7.
     """
     vector = vector_of(n, dtype, aligned)
     threads, unroll = 1024, 4
