@@ -128,4 +128,4 @@ def _ratios(axes: Any, op: str, rows: list[dict[str, Any]], colours: dict[str, s
     axes.set_xlim(left=0)
     axes.set_xlabel("its time over ours")
     axes.set_title(f"{op}: above 1 the op is faster", fontsize=10)
-    axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=4)
+    axes.figure.legend(fontsize=8, loc="outside lower center", ncols=4)
