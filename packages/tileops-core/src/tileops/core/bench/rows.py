@@ -11,7 +11,7 @@ from tileops.core.bench.correct import truth_of
 from tileops.core.bench.inputs import make_arguments
 from tileops.core.bench.limits import Ceilings, limit_of, matrix_dtype
 from tileops.core.bench.peers import PeerProcess
-from tileops.core.bench.subjects import AGAIN, OURS, Case, Subject, local_subjects, peer_subject
+from tileops.core.bench.subjects import AGAIN, Case, Subject, local_subjects, peer_subject
 from tileops.core.bench.timers import CpuTimer, CudaTimer
 from tileops.core.errors import BenchError
 from tileops.core.op import Op
@@ -75,9 +75,7 @@ def row_of(
         subjects = local_subjects(case, timer, backend=backend)
         if subjects[0].status == "timed":
             subjects += [peer_subject(peer, case, timer) for peer in peers]
-            samples = measure(subjects, rounds)
-        else:
-            subjects, samples = subjects[:1], {OURS: {}}
+        samples = measure(subjects, rounds)
     flops, nbytes = least_work(entry, case.call)
     limit = limit_of(flops, nbytes, matrix_dtype(case.call), ceilings)
     workload = next(one for one in entry.workloads if one.label == case.label)
