@@ -17,7 +17,7 @@ def compare(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
     A time moved where it changed by more than both runs' noise floors together, a peer's by its
     own spreads where those are larger.
     """
-    for part in ("device", "driver", "versions", "python"):
+    for part in ("device", "driver", "versions", "python", "threads"):
         before, after = old["surroundings"][part], new["surroundings"][part]
         if before != after:
             yield f"{part}: {_text(before)} before, {_text(after)} now"
