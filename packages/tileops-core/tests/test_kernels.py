@@ -44,6 +44,14 @@ def test_one_build_under_eight_cold_threads() -> None:
     assert len(set(map(id, programs))) == 1
 
 
+@pytest.mark.parametrize("identity", [(object, "x"), (object, 1, 2), (object,), ()])
+def test_an_identity_may_be_any_tuple(identity: Any) -> None:
+    """One that begins with a class was taken for that of a kernel, and an empty one for neither."""
+    own = (*identity, uuid.uuid4().hex) if len(identity) == 2 else identity
+    program = object()
+    assert get(own, lambda: program) is get(own, object)
+
+
 def test_two_identities_build_side_by_side() -> None:
     """One lock for all would make every cold kernel of a model wait for the one before."""
     meet = threading.Barrier(2, timeout=10)
