@@ -21,6 +21,35 @@ def left_with(op: Any) -> tuple[Any, ...]:
     return dict(state.targets), dict(state.kernels), state.served_by, dict(op._plans)
 
 
+@pytest.mark.parametrize(
+    ("device", "reason"),
+    [
+        ("nonsense", "warm_up was given device='nonsense', which is no device here"),
+        (3.5, "warm_up was given device=3.5, which is no device here"),
+        (
+            "meta",
+            "calls on the meta device compute and build nothing; say where the calls will be, as "
+            'in device="cuda"',
+        ),
+    ],
+)
+def test_a_device_that_is_none(ops: ModuleType, device: Any, reason: str) -> None:
+    op = ops.AddFwdOp(target="building")
+    before = left_with(op)
+    with pytest.raises(ArgumentError) as error:
+        op.warm_up(((3, 4), torch.float32), device=device)
+    assert str(error.value) == f"AddFwdOp: {reason}"
+    assert left_with(op) == before
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+def test_a_device_that_is_not_here(ops: ModuleType) -> None:
+    with pytest.raises(ArgumentError) as error:
+        ops.AddFwdOp(target="building").warm_up(((3, 4), torch.float32), device="cuda")
+    assert str(error.value) == f"AddFwdOp: no call can be warmed on cuda: {error.value.__cause__}"
+    assert error.value.__cause__ is not None
+
+
 def test_from_example_tensors(ops: ModuleType) -> None:
     """Afterwards the same call is warm: it launches, and neither builds nor plans."""
     op = ops.AddFwdOp(target="building")
