@@ -195,7 +195,8 @@ def resolve(op: str, explicit: str | None, device: torch.device) -> Target:
     """
     name = explicit or default_target()
     if name is not None:
-        return _named(name, op)
+        chosen = explicit or _inner.get() or _default
+        return _named(name, op if chosen else f"{op}, by TILEOPS_TARGET")
     load_plugins(register_target)
     claiming = [target for target in list(_registered.values()) if _claims(op, target, device)]
     if len(claiming) > 1:
