@@ -76,12 +76,36 @@ def test_a_failed_build_is_typed_and_the_next_one_works() -> None:
 
     with pytest.raises(KernelBuildError) as error:
         get(identity, fails)
-    assert str(error.value) == "SomeOp: the kernel for [3] could not be built: nvcc said no"
+    assert (
+        str(error.value)
+        == "SomeOp: the kernel for [3] could not be built: RuntimeError: nvcc said no"
+    )
     assert isinstance(error.value.__cause__, RuntimeError)
     assert identity not in dict(iter_programs())
     program = object()
     assert get(identity, lambda: program) is program
     assert dict(iter_programs())[identity] is program
+
+
+def test_a_failed_build_says_what_failed_where_its_error_has_no_text() -> None:
+    def fails() -> object:
+        raise AssertionError
+
+    with pytest.raises(KernelBuildError) as error:
+        get(uuid.uuid4().hex, fails)
+    assert str(error.value) == "SomeOp: the kernel for [3] could not be built: AssertionError"
+
+
+def test_a_build_that_gives_nothing_has_failed() -> None:
+    """None would be built again by every call, and be launched by each."""
+    identity = uuid.uuid4().hex
+    with pytest.raises(KernelBuildError) as error:
+        get(identity, lambda: None)
+    assert str(error.value) == (
+        "SomeOp: the kernel for [3] could not be built: the build returned None, and no program"
+    )
+    assert identity not in dict(iter_programs())
+    assert get(identity, lambda: 1) == 1
 
 
 def test_an_error_of_ours_and_an_interrupt_pass_unchanged() -> None:

@@ -82,7 +82,8 @@ def test_a_failure_is_told_and_the_rest_is_built(
         "[1/3] AnswerFwdOp sm_75 for wide: not served: AnswerKernel: sm_75 has no answer; use "
         "target='reference'",
         "[2/3] AnswerFwdOp sm_89 AnswerKernel(32, 'sm_89', ) for wide: failed: AnswerFwdOp: the "
-        "kernel for Call(device=device(type='meta'), width=32) could not be built: nvcc said no",
+        "kernel for Call(device=device(type='meta'), width=32) could not be built: RuntimeError: "
+        "nvcc said no",
         "[3/3] AnswerFwdOp sm_80 AnswerKernel(32, 'sm_80', ) for wide: built",
         f"1 built, 1 not served, 1 failed; the store is {folder}",
     ]

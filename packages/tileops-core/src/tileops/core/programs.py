@@ -15,7 +15,7 @@ import torch
 
 from tileops.core.builds import note_present, noting
 from tileops.core.compilers import NoCompilerError
-from tileops.core.errors import CaptureError, KernelBuildError, TargetError
+from tileops.core.errors import CaptureError, KernelBuildError, TargetError, TileOpsError
 from tileops.core.locks import ForkSafeLock
 
 if TYPE_CHECKING:
@@ -103,13 +103,19 @@ def program_for(
         try:
             with _current(device), noting(op, shape, identity, build) as noticed:
                 program = _load_or_build(key, noticed)
+                if program is None:
+                    raise KernelBuildError("the build returned None, and no program")
         except (CaptureError, TargetError):
             raise
         except NoCompilerError as error:
             raise _nowhere(op, shape, error) from error
         except Exception as error:
+            # Ours say what they are; of others the name may be all that they say.
+            reason = str(error)
+            if not isinstance(error, TileOpsError):
+                reason = f"{type(error).__name__}: {error}".removesuffix(": ")
             raise KernelBuildError(
-                f"{op}: the kernel for {shape} could not be built: {error}"
+                f"{op}: the kernel for {shape} could not be built: {reason}"
             ) from error
         finally:
             flight.owner = None
