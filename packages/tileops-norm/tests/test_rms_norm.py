@@ -335,7 +335,8 @@ def test_on_cuda_a_cold_call_in_a_capture_is_refused_and_can_be_retried() -> Non
     op = RMSNormFwdOp(4093)
     x = torch.randn(2, 4093, device="cuda")
     graph = torch.cuda.CUDAGraph()
-    refused = pytest.raises(CaptureError, match="RMSNormFwdOp: this instance has served no call on cuda:0 yet")
+    message = "RMSNormFwdOp: this instance has served no call on cuda:0 yet"
+    refused = pytest.raises(CaptureError, match=message)
     with refused, torch.cuda.graph(graph):
         op(x)
     op(x)
