@@ -263,6 +263,10 @@ def test_a_failed_first_warm_up_pins_no_target(ops: ModuleType) -> None:
             "of one with the first of each other",
         ),
         (
+            {"x": (([], 4), torch.float32), "device": "cpu"},
+            "AddFwdOp: warm_up was given a list of no sizes, which warms nothing",
+        ),
+        (
             {"x": ((2, 4), torch.int32), "device": "cpu"},
             "AddFwdOp: x has dtype int32, but the signature needs T = float32 or float16",
         ),

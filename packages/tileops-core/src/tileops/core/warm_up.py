@@ -197,6 +197,10 @@ def _each(op: Op, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             f"{type(op).__name__}: warm_up was given lists of {counts} sizes; lists go together, "
             f"the first size of one with the first of each other"
         )
+    if 0 in lengths:
+        raise ArgumentError(
+            f"{type(op).__name__}: warm_up was given a list of no sizes, which warms nothing"
+        )
     for number in range(lengths.pop() if lengths else 1):
         yield {name: _pick(value, number) for name, value in given.items()}
 
