@@ -174,3 +174,16 @@ def test_requirements_are_read_however_they_are_written(tmp_path: Path) -> None:
         f"needs tileops-core<0.1, and tileops-core {core} is installed: "
         "pip install 'tileops-core<0.1'",
     ]
+
+
+def test_a_folder_that_would_be_below_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TILEOPS_CACHE_DIR", str(tmp_path / "file"))
+    assert (
+        "note",
+        "kernel store",
+        f"{tmp_path / 'file' / 'kernels'} cannot be written: kernels are built again in each "
+        f"process",
+    ) in list(doctor.diagnose())

@@ -185,7 +185,8 @@ def _folders() -> Iterator[Finding]:
     for name, path in folders.items():
         path = path.expanduser()
         nearest = next(one for one in (path, *path.parents) if one.exists())
-        if os.access(nearest, os.W_OK):
+        # Below a file nothing can be made, whoever may write the file.
+        if nearest.is_dir() and os.access(nearest, os.W_OK):
             yield OK, name, f"{path}{'' if path.exists() else ' (not made yet)'}"
         else:
             yield NOTE, name, f"{path} cannot be written: kernels are built again in each process"
