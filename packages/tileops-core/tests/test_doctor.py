@@ -123,3 +123,67 @@ def test_ops_lists_each_op_with_its_operators(capsys: pytest.CaptureFixture[str]
     assert main(["ops"]) == 0
     line = next(x for x in capsys.readouterr().out.splitlines() if "RMSNormFwdOp" in x)
     assert line.split() == ["norm", "RMSNormFwdOp", "tileops::norm_rms_norm_fwd"]
+
+
+def test_a_broken_family_takes_no_other_from_the_command_lines(tmp_path: Path) -> None:
+    pytest.importorskip("tileops.norm", reason="the norm family is not installed")
+    distribution(
+        tmp_path, "tileops-future", "9.0.0", points="[tileops.families]\nfuture = no_such_of_ours\n"
+    )
+    reason = (
+        "1 installed families could not be imported: future (no_such_of_ours): "
+        "ModuleNotFoundError: No module named 'no_such_of_ours'; mend or uninstall them (`tileops "
+        "doctor` shows the versions of all that is installed)\n"
+    )
+    listed = run_doctor(tmp_path, "ops")
+    assert (listed.returncode, listed.stderr) == (1, f"tileops: {reason}")
+    assert "tileops::norm_rms_norm_fwd" in listed.stdout
+    shown = run_doctor(tmp_path, "show", "RMSNormFwdOp")
+    assert (shown.returncode, shown.stderr) == (0, f"tileops: {reason}")
+    assert shown.stdout.startswith("RMSNormFwdOp  (norm, ")
+    built = run_doctor(tmp_path, "build", "--arch", "sm_90a")
+    assert (built.returncode, built.stderr) == (1, f"tileops build: {reason}")
+
+
+def test_requirements_are_read_however_they_are_written(tmp_path: Path) -> None:
+    """A package of somebody's own may write them in any way that pip takes."""
+    distribution(
+        tmp_path,
+        "acme-ops",
+        "1.0.0",
+        "".join(
+            f"Requires-Dist: {text}\n"
+            for text in (
+                "tileops-core>=0.1.0",
+                "tileops_manifest (<9,>=0.1)",
+                "tileops-core",
+                "Tileops.Core[fast]>=99; python_version >= '3.10'",
+                "tileops-core===0.1.0",
+                "tileops-never~=1.0.0; extra == 'dev'",
+            )
+        ),
+        "[tileops.entries]\n",
+    )
+    distribution(tmp_path, "tileops-mine", "1.0.0", "Requires-Dist: tileops-core<0.1\n")
+    from importlib.metadata import version
+
+    core = version("tileops-core")
+    out = run_doctor(tmp_path).stdout.splitlines()
+    found = [x.split(None, 2)[2] for x in out if "needs tileops" in x or "needs Tileops" in x]
+    assert found == [
+        f"needs tileops-core<0.1, and tileops-core {core} is installed: "
+        "pip install 'tileops-core<0.1'",
+    ]
+
+
+def test_a_folder_that_would_be_below_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TILEOPS_CACHE_DIR", str(tmp_path / "file"))
+    assert (
+        "note",
+        "kernel store",
+        f"{tmp_path / 'file' / 'kernels'} cannot be written: kernels are built again in each "
+        f"process",
+    ) in list(doctor.diagnose())

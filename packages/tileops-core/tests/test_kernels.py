@@ -44,6 +44,14 @@ def test_one_build_under_eight_cold_threads() -> None:
     assert len(set(map(id, programs))) == 1
 
 
+@pytest.mark.parametrize("identity", [(object, "x"), (object, 1, 2), (object,), ()])
+def test_an_identity_may_be_any_tuple(identity: Any) -> None:
+    """One that begins with a class was taken for that of a kernel, and an empty one for neither."""
+    own = (*identity, uuid.uuid4().hex) if len(identity) == 2 else identity
+    program = object()
+    assert get(own, lambda: program) is get(own, object)
+
+
 def test_two_identities_build_side_by_side() -> None:
     """One lock for all would make every cold kernel of a model wait for the one before."""
     meet = threading.Barrier(2, timeout=10)
@@ -68,12 +76,36 @@ def test_a_failed_build_is_typed_and_the_next_one_works() -> None:
 
     with pytest.raises(KernelBuildError) as error:
         get(identity, fails)
-    assert str(error.value) == "SomeOp: the kernel for [3] could not be built: nvcc said no"
+    assert (
+        str(error.value)
+        == "SomeOp: the kernel for [3] could not be built: RuntimeError: nvcc said no"
+    )
     assert isinstance(error.value.__cause__, RuntimeError)
     assert identity not in dict(iter_programs())
     program = object()
     assert get(identity, lambda: program) is program
     assert dict(iter_programs())[identity] is program
+
+
+def test_a_failed_build_says_what_failed_where_its_error_has_no_text() -> None:
+    def fails() -> object:
+        raise AssertionError
+
+    with pytest.raises(KernelBuildError) as error:
+        get(uuid.uuid4().hex, fails)
+    assert str(error.value) == "SomeOp: the kernel for [3] could not be built: AssertionError"
+
+
+def test_a_build_that_gives_nothing_has_failed() -> None:
+    """None would be built again by every call, and be launched by each."""
+    identity = uuid.uuid4().hex
+    with pytest.raises(KernelBuildError) as error:
+        get(identity, lambda: None)
+    assert str(error.value) == (
+        "SomeOp: the kernel for [3] could not be built: the build returned None, and no program"
+    )
+    assert identity not in dict(iter_programs())
+    assert get(identity, lambda: 1) == 1
 
 
 def test_an_error_of_ours_and_an_interrupt_pass_unchanged() -> None:

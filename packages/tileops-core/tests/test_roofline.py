@@ -96,6 +96,26 @@ def test_it_agrees_with_the_manifest_on_every_workload() -> None:
         assert op.roofline(**tensors) == least_work(entry, call)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((None,), "RMSNormFwdOp: x is None, but the signature needs a Tensor"),
+        ((5,), "RMSNormFwdOp: x is of type int, but the signature needs a Tensor"),
+        (
+            (torch.ones(2, 8), 5),
+            "RMSNormFwdOp: weight is of type int, but the signature needs a Tensor or None",
+        ),
+    ],
+)
+def test_what_is_no_tensor_is_refused_as_by_a_call(arguments: Any, message: str) -> None:
+    norm = pytest.importorskip("tileops.norm", reason="the norm family is not installed")
+    op = norm.RMSNormFwdOp(8)
+    for function in (op, op.roofline):
+        with pytest.raises(ArgumentError) as error:
+            function(*arguments)
+        assert str(error.value) == message
+
+
 def test_the_kernels_in_use_name_target_interface_and_call() -> None:
     norm = pytest.importorskip("tileops.norm", reason="the norm family is not installed")
     op = norm.RMSNormFwdOp(8, target="reference")

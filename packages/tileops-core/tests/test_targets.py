@@ -172,7 +172,10 @@ def test_the_environment_s_target(target: Any, monkeypatch: pytest.MonkeyPatch) 
     assert served(PlusOneFwdOp()) == (1.0, "reference")
     monkeypatch.setenv("TILEOPS_TARGET", "nowhere")
     op = PlusOneFwdOp()
-    with pytest.raises(TargetError, match="PlusOneFwdOp: no target is named 'nowhere'"):
+    with pytest.raises(
+        TargetError,
+        match=r"^PlusOneFwdOp, by TILEOPS_TARGET: no target is named 'nowhere'; the targets are ",
+    ):
         op(X)
     monkeypatch.delenv("TILEOPS_TARGET")
     assert served(op) == (1.0, "reference")

@@ -21,6 +21,35 @@ def left_with(op: Any) -> tuple[Any, ...]:
     return dict(state.targets), dict(state.kernels), state.served_by, dict(op._plans)
 
 
+@pytest.mark.parametrize(
+    ("device", "reason"),
+    [
+        ("nonsense", "warm_up was given device='nonsense', which is no device here"),
+        (3.5, "warm_up was given device=3.5, which is no device here"),
+        (
+            "meta",
+            "calls on the meta device compute and build nothing; say where the calls will be, as "
+            'in device="cuda"',
+        ),
+    ],
+)
+def test_a_device_that_is_none(ops: ModuleType, device: Any, reason: str) -> None:
+    op = ops.AddFwdOp(target="building")
+    before = left_with(op)
+    with pytest.raises(ArgumentError) as error:
+        op.warm_up(((3, 4), torch.float32), device=device)
+    assert str(error.value) == f"AddFwdOp: {reason}"
+    assert left_with(op) == before
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+def test_a_device_that_is_not_here(ops: ModuleType) -> None:
+    with pytest.raises(ArgumentError) as error:
+        ops.AddFwdOp(target="building").warm_up(((3, 4), torch.float32), device="cuda")
+    assert str(error.value) == f"AddFwdOp: no call can be warmed on cuda: {error.value.__cause__}"
+    assert error.value.__cause__ is not None
+
+
 def test_from_example_tensors(ops: ModuleType) -> None:
     """Afterwards the same call is warm: it launches, and neither builds nor plans."""
     op = ops.AddFwdOp(target="building")
@@ -232,6 +261,10 @@ def test_a_failed_first_warm_up_pins_no_target(ops: ModuleType) -> None:
             {"x": (([1, 2], [4, 5, 6]), torch.float32), "device": "cpu"},
             "AddFwdOp: warm_up was given lists of 2 and 3 sizes; lists go together, the first size "
             "of one with the first of each other",
+        ),
+        (
+            {"x": (([], 4), torch.float32), "device": "cpu"},
+            "AddFwdOp: warm_up was given a list of no sizes, which warms nothing",
         ),
         (
             {"x": ((2, 4), torch.int32), "device": "cpu"},

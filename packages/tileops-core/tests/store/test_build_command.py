@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 from pathlib import Path
 from types import ModuleType
@@ -11,9 +13,11 @@ from typing import Any
 import pytest
 import torch
 
+from tileops.core import programs
 from tileops.core.build_command import Choice, build_all
 from tileops.core.cli import main
 from tileops.core.planning import planning
+from tileops.core.store import entry
 from tileops.core.tilelang_backend import assume_arch, device_arch
 
 ANSWER = Choice(ops=["AnswerFwdOp"])
@@ -78,7 +82,8 @@ def test_a_failure_is_told_and_the_rest_is_built(
         "[1/3] AnswerFwdOp sm_75 for wide: not served: AnswerKernel: sm_75 has no answer; use "
         "target='reference'",
         "[2/3] AnswerFwdOp sm_89 AnswerKernel(32, 'sm_89', ) for wide: failed: AnswerFwdOp: the "
-        "kernel for Call(device=device(type='meta'), width=32) could not be built: nvcc said no",
+        "kernel for Call(device=device(type='meta'), width=32) could not be built: RuntimeError: "
+        "nvcc said no",
         "[3/3] AnswerFwdOp sm_80 AnswerKernel(32, 'sm_80', ) for wide: built",
         f"1 built, 1 not served, 1 failed; the store is {folder}",
     ]
@@ -232,3 +237,31 @@ def test_an_assumed_architecture_ends_with_its_block(monkeypatch: pytest.MonkeyP
         assert device_arch() == "sm_100a"
         raise KeyError
     assert device_arch() == "sm_89"
+
+
+def test_an_entry_that_another_version_wrote_is_built_again(
+    kernels: ModuleType, folder: Path, said: list[str]
+) -> None:
+    """Looking whether it is there ended the command, as nobody had read its facts before."""
+    run(said, ANSWER, "sm_90a")
+    path = next(folder.glob("*.so"))
+    data = path.read_bytes()
+    text = json.dumps({"key": "some", "written by": "another"}).encode()
+    digest = hashlib.sha256(text).digest()
+    path.write_bytes(text + entry._FOOTER.pack(b"TILEOPS", entry.FORMAT, 0, len(text), digest))
+    with programs._lock:
+        programs._programs.clear()
+    assert run(said, ANSWER, "sm_90a") == 0
+    assert said[-1] == f"1 built, 1 already there; the store is {folder}"
+    assert path.read_bytes() == data
+
+
+def test_what_cannot_be_cleared_is_told(
+    kernels: ModuleType, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stuck = folder / "stuck.so"
+    stuck.mkdir(parents=True)
+    assert main(["cache", "--clear"]) == 1
+    assert capsys.readouterr().err == (
+        f"tileops cache: not everything could be removed: [Errno 21] Is a directory: '{stuck}'\n"
+    )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
+import json
 import logging
 import os
 import re
@@ -37,6 +39,15 @@ def repacked(data: bytes, key: str, library: bytes | None = None) -> bytes:
     return kept + entry.pack(kept, entry.Facts(key, "answer", "int answer;", None))
 
 
+def with_facts(data: bytes, facts: dict[str, object]) -> bytes:
+    """An entry that is whole and says something else of its library."""
+    kept = data[: data.rindex(b'{"key"')]
+    text = json.dumps(facts).encode()
+    digest = hashlib.sha256(kept + text).digest()
+    footer = entry._FOOTER.pack(b"TILEOPS", entry.FORMAT, len(kept), len(text), digest)
+    return kept + text + footer
+
+
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
@@ -50,6 +61,10 @@ def repacked(data: bytes, key: str, library: bytes | None = None) -> bytes:
             "it is of format 7, and this version reads format 1",
         ),
         (lambda data, key: repacked(data, "another key"), "it was stored under another key"),
+        (
+            lambda data, key: with_facts(data, {"key": key, "symbol": "answer", "newer": 1}),
+            "what it says about its library is not what this version reads",
+        ),
     ],
 )
 def test_an_entry_that_cannot_be_used_is_built_again(
@@ -328,3 +343,18 @@ def test_no_log_record_where_all_goes_well(
     forget()
     kernels.get("kept", kernels.never)
     assert said(caplog) == []
+
+
+def test_a_folder_in_the_home_of_nobody_turns_the_store_off(
+    kernels: ModuleType,
+    forget: Forget,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("TILEOPS_CACHE_DIR", "~no-such-user/kernels")
+    for name in ("new", "newer"):
+        assert kernels.get(name).launch() == 42
+    assert said(caplog) == [
+        "the store is off: TILEOPS_CACHE_DIR is '~no-such-user/kernels': Could not determine home "
+        "directory."
+    ]

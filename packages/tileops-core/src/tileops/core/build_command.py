@@ -14,7 +14,7 @@ import torch
 from tileops.core import tilelang_backend
 from tileops.core.choice import Choice, chosen, ordered_classes
 from tileops.core.conformance import meta_arguments
-from tileops.core.errors import TargetError, TileOpsError
+from tileops.core.errors import FamilyError, TargetError, TileOpsError
 from tileops.core.families import load_families
 from tileops.core.op import Op
 from tileops.core.planning import Build, planning
@@ -56,7 +56,10 @@ def build_all(
     No GPU is needed. Without ``archs``, the architectures of the visible GPUs are built for.
     ``jobs`` processes build side by side: TileLang builds one kernel of a process at a time.
     """
-    load_families()
+    try:
+        load_families()
+    except FamilyError as error:
+        return _fault(str(error))
     store = open_store()
     if store is None:
         return _fault("the store is off: set TILEOPS_CACHE_DIR to the folder to fill")

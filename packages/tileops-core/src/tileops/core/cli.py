@@ -59,16 +59,28 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _ops() -> int:
     from tileops.core.conformance import classes
-    from tileops.core.families import load_families
 
-    load_families()
+    whole = _loaded()
     found = sorted(classes(), key=lambda cls: (cls.entry.family, cls.__name__))
     for cls in found:
         operators = ", ".join(cls.compile_op_names) or "no boundary"
         print(f"{cls.entry.family:12}  {cls.__name__:32}  {operators}")
     if not found:
         print("tileops: no family with ops is installed", file=sys.stderr)
-    return 0 if found else 1
+    return 0 if found and whole else 1
+
+
+def _loaded() -> bool:
+    """Whether every family could be imported; those that cannot keep nothing of the others away."""
+    from tileops.core.errors import FamilyError
+    from tileops.core.families import load_families
+
+    try:
+        load_families()
+    except FamilyError as error:
+        print(f"tileops: {error}", file=sys.stderr)
+        return False
+    return True
 
 
 def _doctor() -> int:
@@ -159,17 +171,20 @@ def _cache(*, clear: bool) -> int:
     size = sum(entry.stat().st_size for entry in entries)
     print(f"{store.folder}: {len(entries)} kernels, {size / 2**20:.1f} MiB")
     if clear:
-        print(f"removed {store.clear()}")
+        try:
+            print(f"removed {store.clear()}")
+        except OSError as error:
+            print(f"tileops cache: not everything could be removed: {error}", file=sys.stderr)
+            return 1
     return 0
 
 
 def _show(name: str, *, generated: bool) -> int:
     # Here and not above: `tileops --help` should not wait for torch.
     from tileops.core.conformance import classes
-    from tileops.core.families import load_families
     from tileops.manifest.show import render
 
-    load_families()
+    _loaded()
     found = [cls for cls in classes() if cls.__name__ == name]
     if not found:
         known = ", ".join(sorted({cls.__name__ for cls in classes()})) or "none"

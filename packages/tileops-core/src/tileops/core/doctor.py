@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 from collections.abc import Iterator
 from importlib.metadata import (
@@ -26,6 +27,9 @@ OK, NOTE, WRONG = "ok", "note", "WRONG"
 
 Finding = tuple[str, str, str]
 """How it is (``ok``, ``note``, ``WRONG``), what it is about, and what was found."""
+
+
+_REQUIREMENT = re.compile(r"([\w.-]+)\s*(?:\[[^\]]*\])?\s*\(?([^()]*)\)?")
 
 
 def report() -> int:
@@ -54,7 +58,7 @@ def _own() -> dict[str, Distribution]:
     """The project's distributions, and those of others that offer it ops or targets."""
     found: dict[str, Distribution] = {}
     for one in distributions():
-        name = (one.metadata["Name"] or "").lower().replace("_", "-")
+        name = re.sub(r"[-_.]+", "-", one.metadata["Name"] or "").lower()
         offers = any(point.group.startswith("tileops.") for point in one.entry_points)
         if name == "tileops" or name.startswith("tileops-") or offers:
             found.setdefault(name, one)
@@ -73,22 +77,35 @@ def _distributions() -> Iterator[Finding]:
             )
             continue
         yield OK, name, one.version
-        for requirement in one.requires or ():
-            wanted = requirement.partition(";")[0].strip()
-            needed = wanted.partition("~")[0].strip()
-            if not needed.startswith("tileops-"):
-                continue
+        for needed, specifier, wanted in _siblings(one):
             sibling = own.get(needed)
-            specifier = wanted.removeprefix(needed).strip()
             if sibling is None:
                 yield WRONG, name, f"needs {wanted}, which is not installed: pip install '{wanted}'"
-            elif not admits(specifier, sibling.version):
+            elif not _fits(specifier, sibling.version):
                 yield (
                     WRONG,
                     name,
                     f"needs {wanted}, and {needed} {sibling.version} is installed: "
                     f"pip install '{wanted}'",
                 )
+
+
+def _siblings(one: Distribution) -> Iterator[tuple[str, str, str]]:
+    """What ``one`` needs of ours: the name, the versions, and both as they are written."""
+    for requirement in one.requires or ():
+        wanted, _, marker = (part.strip() for part in requirement.partition(";"))
+        found = _REQUIREMENT.fullmatch(wanted)
+        needed = "" if found is None else re.sub(r"[-_.]+", "-", found[1]).lower()
+        # An extra's need not be there.
+        if found is not None and needed.startswith("tileops-") and "extra" not in marker:
+            yield needed, found[2], wanted
+
+
+def _fits(specifier: str, version: str) -> bool:
+    try:
+        return admits(specifier, version)
+    except ValueError:
+        return True  # written in a way that only pip reads; it checked it
 
 
 def _namespace() -> Iterator[Finding]:
@@ -168,7 +185,8 @@ def _folders() -> Iterator[Finding]:
     for name, path in folders.items():
         path = path.expanduser()
         nearest = next(one for one in (path, *path.parents) if one.exists())
-        if os.access(nearest, os.W_OK):
+        # Below a file nothing can be made, whoever may write the file.
+        if nearest.is_dir() and os.access(nearest, os.W_OK):
             yield OK, name, f"{path}{'' if path.exists() else ' (not made yet)'}"
         else:
             yield NOTE, name, f"{path} cannot be written: kernels are built again in each process"

@@ -60,7 +60,7 @@ def check_target(op: str, target: Any) -> None:
     Raises:
         ParamError: it is something else.
     """
-    if target is not None and not isinstance(target, str):
+    if target is not None and not (isinstance(target, str) and target):
         raise ParamError(
             f"{op}: target is {target!r}, but it must be the name of a target, or None"
         )

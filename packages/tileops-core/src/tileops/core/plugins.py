@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 from collections.abc import Callable
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from tileops.core.locks import ForkSafeLock
@@ -23,7 +24,17 @@ _logger = logging.getLogger("tileops")
 _lock = ForkSafeLock()
 _loaded = False
 _loading = False
+_tried: set[tuple[str, str]] = set()
 _failures: list[PluginFailure] = []
+
+
+def _stop_loading() -> None:
+    # A child that was forked meanwhile does not have the thread that loads.
+    global _loading
+    _loading = False
+
+
+os.register_at_fork(after_in_child=_stop_loading)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +50,10 @@ class PluginFailure:
 
 
 def load_plugins(register: Callable[[Any], None]) -> None:
-    """Loads the plugins, once, and hands each target to ``register``."""
+    """Loads the plugins, once, and hands each target to ``register``.
+
+    After an interrupt the next who asks goes on with the plugin that was interrupted.
+    """
     global _loaded, _loading
     if _loaded:
         return
@@ -48,16 +62,27 @@ def load_plugins(register: Callable[[Any], None]) -> None:
         if _loaded or _loading:
             return
         _loading = True
-        for point in entry_points(group=GROUP):
-            try:
-                found = point.load()
-                # A class or a function makes the target; a target itself is not called.
-                register(found() if callable(found) else found)
-            except Exception as error:
-                failure = PluginFailure(point.name, point.value, f"{type(error).__name__}: {error}")
-                _failures.append(failure)
-                _logger.warning("%s", failure)
-        _loaded, _loading = True, False
+        try:
+            for point in entry_points(group=GROUP):
+                if (point.name, point.value) not in _tried:
+                    _load(point, register)
+                    _tried.add((point.name, point.value))
+            _loaded = True
+            _tried.clear()
+        finally:
+            _loading = False
+
+
+def _load(point: EntryPoint, register: Callable[[Any], None]) -> None:
+    try:
+        found = point.load()
+        # A class or a function makes the target; a target itself is not called.
+        register(found() if callable(found) else found)
+    # A module that calls sys.exit where it lacks something must not end whoever serves.
+    except (Exception, SystemExit) as error:
+        failure = PluginFailure(point.name, point.value, f"{type(error).__name__}: {error}")
+        _failures.append(failure)
+        _logger.warning("%s", failure)
 
 
 def plugin_failures() -> tuple[PluginFailure, ...]:

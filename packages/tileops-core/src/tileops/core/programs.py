@@ -15,7 +15,7 @@ import torch
 
 from tileops.core.builds import note_present, noting
 from tileops.core.compilers import NoCompilerError
-from tileops.core.errors import CaptureError, KernelBuildError, TargetError
+from tileops.core.errors import CaptureError, KernelBuildError, TargetError, TileOpsError
 from tileops.core.locks import ForkSafeLock
 
 if TYPE_CHECKING:
@@ -74,11 +74,12 @@ def program_for(
         DefinitionError: ``identity`` has no text that is the same in every process.
         KernelBuildError: the build failed; nothing is kept of it.
     """
-    key: Hashable = identity
+    spelling: Hashable = identity
     if kernel is not None:
         from tileops.core.store.key import spell_identity
 
-        key = (kernel, spell_identity(kernel, identity))
+        spelling = spell_identity(kernel, identity)
+    key = (kernel, spelling)
     if (found := _find(key)) is not None:
         note_present(op, shape, identity)
         return found
@@ -102,13 +103,19 @@ def program_for(
         try:
             with _current(device), noting(op, shape, identity, build) as noticed:
                 program = _load_or_build(key, noticed)
+                if program is None:
+                    raise KernelBuildError("the build returned None, and no program")
         except (CaptureError, TargetError):
             raise
         except NoCompilerError as error:
             raise _nowhere(op, shape, error) from error
         except Exception as error:
+            # Ours say what they are; of others the name may be all that they say.
+            reason = str(error)
+            if not isinstance(error, TileOpsError):
+                reason = f"{type(error).__name__}: {error}".removesuffix(": ")
             raise KernelBuildError(
-                f"{op}: the kernel for {shape} could not be built: {error}"
+                f"{op}: the kernel for {shape} could not be built: {reason}"
             ) from error
         finally:
             flight.owner = None
@@ -134,15 +141,15 @@ def _find(key: Hashable) -> Any:
         return found[1]
 
 
-def _load_or_build(key: Hashable, build: Callable[[], Any]) -> Any:
+def _load_or_build(key: tuple[type[Kernel] | None, Any], build: Callable[[], Any]) -> Any:
     # Here and not above: the store imports the module of the builds, which no warm call needs.
     from tileops.core.store import open_store
     from tileops.core.store.key import UnkeyedError, key_text
 
-    store = open_store()
-    if store is None or not isinstance(key, tuple) or not isinstance(key[0], type):
-        return build()
     kernel, spelling = key
+    store = None if kernel is None else open_store()
+    if kernel is None or store is None:
+        return build()
     try:
         text = key_text(kernel, spelling)
     except UnkeyedError as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import torch
 
+from tileops.core.checks import not_a_tensor
 from tileops.manifest.calls import Call, least_work
 from tileops.manifest.model import Shape, ShapeKind
 from tileops.manifest.work import TensorFacts
@@ -29,6 +30,10 @@ def roofline(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[in
     bound = inspect.signature(op.forward).bind(*args, **kwargs)
     bound.apply_defaults()
     given = bound.arguments
+    for spec in entry.signature.inputs:
+        tensor = given[spec.name]
+        if not isinstance(tensor, torch.Tensor) and not (tensor is None and spec.optional):
+            raise not_a_tensor(type(op).__name__, spec.name, tensor, bool(spec.optional))
     specs = op._infer(*given.values()) if entry.has_boundary else ()
     names: dict[str, Any] = dict(op._params)
     names.update(dict.fromkeys((name.lstrip("*") for name in entry.signature.dims), None))

@@ -112,13 +112,24 @@ def register_target(target: Target) -> None:
     """Adds a target under its name.
 
     Raises:
-        DefinitionError: it is no :class:`Target`, or one of this name is there already.
+        DefinitionError: it is no :class:`Target`, its name is no string or its functions are none,
+            or one of this name is there already.
     """
     if not isinstance(target, Target):
         raise DefinitionError(
             f"a target must be a tileops.core.Target, and {target!r} is of type "
             f"{type(target).__name__}"
         )
+    if not isinstance(target.name, str) or not target.name:
+        raise DefinitionError(
+            f"a target's name must be a string that is not empty, and one is named {target.name!r}"
+        )
+    for what, function in (("claims", target.claims), ("kernel", target.kernel)):
+        if not callable(function):
+            raise DefinitionError(
+                f"the target {target.name!r} has {function!r} for {what}, which cannot be called; "
+                f"give it a function"
+            )
     with _lock:
         if target.name in {*_registered, *(one.name for one in _IN_TREE)}:
             raise DefinitionError(
@@ -184,7 +195,8 @@ def resolve(op: str, explicit: str | None, device: torch.device) -> Target:
     """
     name = explicit or default_target()
     if name is not None:
-        return _named(name, op)
+        chosen = explicit or _inner.get() or _default
+        return _named(name, op if chosen else f"{op}, by TILEOPS_TARGET")
     load_plugins(register_target)
     claiming = [target for target in list(_registered.values()) if _claims(op, target, device)]
     if len(claiming) > 1:

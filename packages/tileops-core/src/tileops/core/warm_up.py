@@ -88,11 +88,13 @@ def warm_up(
     bound = inspect.signature(op.forward).bind(*examples, **named)
     given = dict(bound.arguments)
     where = _device(op, given.values(), device)
-    if where is not None and where.type == "cuda" and torch.cuda.is_current_stream_capturing():
+    if where is not None and _capturing(where):
         raise CaptureError(
             f"{type(op).__name__}: warm_up allocates and synchronizes, which cannot be done while "
             f"a CUDA graph is captured; warm up before the capture"
         )
+    if where is not None:
+        _require(op, where)
     calls = []
     with _unchanged_on_failure(op), torch.inference_mode(False), torch.no_grad():
         for example in _each(op, given):
@@ -143,7 +145,12 @@ def _unchanged_on_failure(op: Op) -> Iterator[None]:
 def _device(op: Op, values: Any, device: torch.device | str | int | None) -> torch.device | None:
     """Where the calls are: as given, else that of the first example that is somewhere."""
     if device is not None:
-        return torch.device(device)
+        try:
+            return torch.device(device)
+        except (RuntimeError, TypeError):
+            raise ArgumentError(
+                f"{type(op).__name__}: warm_up was given device={device!r}, which is no device here"
+            ) from None
     for value in values:
         if isinstance(value, torch.Tensor) and value.device.type != "meta":
             return value.device
@@ -155,6 +162,32 @@ def _device(op: Op, values: Any, device: torch.device | str | int | None) -> tor
     return None
 
 
+def _capturing(device: torch.device) -> bool:
+    try:
+        return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+    except RuntimeError:
+        return False  # PyTorch has no CUDA here
+
+
+def _require(op: Op, device: torch.device) -> None:
+    """Requires that calls can be made on ``device``.
+
+    Raises:
+        ArgumentError: it is not here, or it is the meta device.
+    """
+    if device.type == "meta":
+        raise ArgumentError(
+            f"{type(op).__name__}: calls on the meta device compute and build nothing; say where "
+            f'the calls will be, as in device="cuda"'
+        )
+    try:
+        torch.empty(0, device=device)
+    except (AssertionError, RuntimeError) as error:
+        raise ArgumentError(
+            f"{type(op).__name__}: no call can be warmed on {device}: {error}"
+        ) from error
+
+
 def _each(op: Op, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """One example after the other: the lists in ``given`` go together, first with first."""
     lengths = {len(item) for value in given.values() for item in _lists(value)}
@@ -163,6 +196,10 @@ def _each(op: Op, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         raise ArgumentError(
             f"{type(op).__name__}: warm_up was given lists of {counts} sizes; lists go together, "
             f"the first size of one with the first of each other"
+        )
+    if 0 in lengths:
+        raise ArgumentError(
+            f"{type(op).__name__}: warm_up was given a list of no sizes, which warms nothing"
         )
     for number in range(lengths.pop() if lengths else 1):
         yield {name: _pick(value, number) for name, value in given.items()}

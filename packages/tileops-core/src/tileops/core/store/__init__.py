@@ -37,10 +37,22 @@ _reported: set[Path] = set()
 
 
 def default_folder() -> Path | None:
-    """The folder of the store by the environment, or None where the store is off."""
+    """The folder of the store by the environment, or None where the store is off.
+
+    It is off too where ``TILEOPS_CACHE_DIR`` leads nowhere, and that is logged.
+    """
     named = os.environ.get("TILEOPS_CACHE_DIR")
+    if named in ("", "off"):
+        return None
     if named is not None:
-        return None if named in ("", "off") else Path(named).expanduser().absolute() / "kernels"
+        try:
+            return Path(named).expanduser().absolute() / "kernels"
+        except (RuntimeError, OSError) as error:
+            # The home of nobody, or relative to a folder that was removed.
+            if Path(named) not in _reported:
+                _reported.add(Path(named))
+                _log.warning("the store is off: TILEOPS_CACHE_DIR is %r: %s", named, error)
+            return None
     cache = os.environ.get("XDG_CACHE_HOME", "")
     try:
         # The XDG specification has a relative path ignored.

@@ -63,7 +63,12 @@ def unpack(data: bytes, key: str) -> Facts:
     body = data[: -_FOOTER.size]
     if len(body) != library + text or hashlib.sha256(body).digest() != digest:
         raise DamagedError("its checksum does not match its bytes")
-    facts = Facts(**json.loads(body[library:]))
+    try:
+        facts = Facts(**json.loads(body[library:]))
+    except (TypeError, ValueError):
+        raise DamagedError(
+            "what it says about its library is not what this version reads"
+        ) from None
     if facts.key != key:
         raise DamagedError("it was stored under another key")
     return facts
