@@ -176,6 +176,11 @@ class Branch:
     omitted: tuple[str, ...]
     returns: tuple[str, ...]
 
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """Every tensor that a call writes: the written inputs, then ``out`` where it is filled."""
+        return (*self.written, "out") if self.out else self.written
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Signature:

@@ -14,7 +14,7 @@ import torch
 from tileops.core import checks
 from tileops.core.autograd import autograd_kernel
 from tileops.core.errors import TileOpsError
-from tileops.core.generate import BOUNDARY_ABI, generate, operator_signature
+from tileops.core.generate import BOUNDARY_ABI, argument_names, generate, operator_signature
 from tileops.core.instances import exported, find, find_for_trace, known_class, live
 from tileops.core.lazy import resolving_kernel
 from tileops.core.locks import ForkSafeLock
@@ -77,7 +77,7 @@ def _give_boundary(cls: type[Op], entry: Entry) -> None:
         method.__module__ = cls.__module__
         setattr(cls, name, method)
     cls._generated_source = source
-    cls._argument_names = tuple(_arguments(entry, index) for index in _indices(entry))
+    cls._argument_names = tuple(argument_names(entry, branch) for branch in entry.branches)
     cls.compile_op_names = entry.compile_op_names
 
 
@@ -91,19 +91,12 @@ def _indices(entry: Entry) -> range:
     return range(len(entry.branches))
 
 
-def _arguments(entry: Entry, index: int) -> tuple[str, ...]:
-    names = [spec.name for spec in entry.signature.inputs]
-    if entry.branches[index].out:
-        names.append("out")
-    return (*names, *(number.name for number in entry.signature.ints))
-
-
 def _operator(
     cls: type[Op], entry: Entry, index: int, namespace: dict[str, Any], overloads: list[Any]
 ) -> OperatorSpec:
     branch = entry.branches[index]
-    names = _arguments(entry, index)
-    written = {n: name for n, name in enumerate(names) if name in branch.written or name == "out"}
+    names = argument_names(entry, branch)
+    written = {n: name for n, name in enumerate(names) if name in branch.writes}
     lazy = resolving_kernel(cls.__name__, lambda: overloads[index], names, written)
     return OperatorSpec(
         namespace=entry.namespace,

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from tileops.core.dtypes import dtype_name
 from tileops.core.errors import ArgumentError
 
 __all__ = [
@@ -89,12 +90,12 @@ def combine(
             return
     listing = "; ".join(
         dict.fromkeys(
-            ", ".join(f"{name} = {_dtype(c[name])}" for name in bound if name in c)
+            ", ".join(f"{name} = {dtype_name(c[name])}" for name in bound if name in c)
             for c in combinations
         )
     )
     raise ArgumentError(
-        f"{op}: the call has {', '.join(f'{n} = {_dtype(d)}' for n, d in bound.items())}, "
+        f"{op}: the call has {', '.join(f'{n} = {dtype_name(d)}' for n, d in bound.items())}, "
         f"but the signature needs one of: {listing}"
     )
 
@@ -171,10 +172,10 @@ def bad_layout(op: str, name: str, tensor: torch.Tensor) -> ArgumentError:
 def bad_dtype(
     op: str, name: str, dtype: torch.dtype, variable: str, allowed: Sequence[torch.dtype]
 ) -> ArgumentError:
-    needs = _alternatives([_dtype(item) for item in allowed])
+    needs = _alternatives([dtype_name(item) for item in allowed])
     prefix = "" if variable == needs else f"{variable} = "
     return ArgumentError(
-        f"{op}: {name} has dtype {_dtype(dtype)}, but the signature needs {prefix}{needs}"
+        f"{op}: {name} has dtype {dtype_name(dtype)}, but the signature needs {prefix}{needs}"
     )
 
 
@@ -206,11 +207,7 @@ def _show(value: Any) -> str:
     if isinstance(value, torch.SymInt) and value.node.has_hint():
         # The size that the traced call has, which says more to its author than the symbol.
         return str(value.node.hint)
-    return _dtype(value) if isinstance(value, torch.dtype) else str(value)
-
-
-def _dtype(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+    return dtype_name(value) if isinstance(value, torch.dtype) else str(value)
 
 
 def _alternatives(items: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from tileops.core.dtypes import dtype_name
 from tileops.core.errors import TileOpsError
 from tileops.core.families import load_families
 from tileops.core.op import Op
@@ -172,7 +173,7 @@ def _workload(entry: Entry, cls: type[Op], workload: Workload) -> Iterable[Fault
         for name, facts in call.outputs.items()
     ]
     given = [
-        f"{name} {str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+        f"{name} {dtype_name(tensor.dtype)}{list(tensor.shape)}"
         f", {'contiguous' if tensor.is_contiguous() else f'strides {list(tensor.stride())}'}"
         for name, tensor in zip(call.outputs, found, strict=False)
     ]

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from tileops.core.dtypes import dtype_name
 from tileops.core.errors import ParamError
 from tileops.manifest import Entry
 from tileops.manifest.model import Param
@@ -69,7 +70,7 @@ def check_target(op: str, target: Any) -> None:
 def word(value: Any) -> Any:
     """``value`` as the entry's expressions see it: a dtype or a device by its name."""
     if isinstance(value, torch.dtype):
-        return str(value).removeprefix("torch.")
+        return dtype_name(value)
     return str(value) if isinstance(value, torch.device) else value
 
 

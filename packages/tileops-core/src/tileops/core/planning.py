@@ -96,9 +96,8 @@ class _Planner(TorchDispatchMode):
         absent = {"out": None} if any(branch.out for branch in entry.branches) else {}
         specs = op._infer(**{**absent, **given})
         outputs, buffers = outputs_of(entry, branch, specs, given)
-        written = [*branch.written, *(["out"] if branch.out else [])]
         target = Target("planning", lambda _: False, self._kernel)
-        context = CallContext(op, target, outputs, buffers, WriteWatch(given, written))
+        context = CallContext(op, target, outputs, buffers, WriteWatch(given, branch.writes))
         inputs = [given[spec.name] for spec in entry.signature.inputs]
         named = {name: given[name] for name in names[len(inputs) :]}
         with context, torch._C._DisableAutocast(), torch.no_grad():

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from tileops.core.dtypes import dtype_name
 from tileops.core.errors import ResultError
 
 if TYPE_CHECKING:
@@ -107,7 +108,9 @@ def _check(op: Op, target: str, name: str, tensor: torch.Tensor, spec: OutputSpe
     if tuple(tensor.shape) != tuple(spec.shape):
         raise _wrong(op, target, name, f"has shape {list(tensor.shape)}", str(list(spec.shape)))
     if tensor.dtype != spec.dtype:
-        raise _wrong(op, target, name, f"has dtype {_name(tensor.dtype)}", _name(spec.dtype))
+        raise _wrong(
+            op, target, name, f"has dtype {dtype_name(tensor.dtype)}", dtype_name(spec.dtype)
+        )
     if tensor.device != spec.device:
         raise _wrong(op, target, name, f"is on {tensor.device}", str(spec.device))
     if tensor.layout is not torch.strided:
@@ -144,10 +147,6 @@ def _memory(tensor: torch.Tensor) -> tuple[int, int]:
     storage = tensor.untyped_storage()
     start = int(storage.data_ptr())
     return start, start + int(storage.nbytes())
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def _wrong(op: Op, target: str, name: str, came: str, needs: str) -> ResultError:

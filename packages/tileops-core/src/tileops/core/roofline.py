@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 import torch
 
 from tileops.core.checks import not_a_tensor
+from tileops.core.dtypes import dtype_name
 from tileops.manifest.calls import Call, least_work
 from tileops.manifest.model import Shape, ShapeKind
 from tileops.manifest.work import TensorFacts
@@ -43,12 +44,12 @@ def roofline(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[in
         inputs[spec.name] = None if tensor is None else _facts(tensor)
         names[spec.name] = None if tensor is None else spec.name
         if tensor is not None:
-            names.setdefault(spec.dtype, _name(tensor.dtype))
+            names.setdefault(spec.dtype, dtype_name(tensor.dtype))
             _bind(names, _alternative(spec.shapes, tensor, names), tuple(tensor.shape))
     ints = {number.name: given[number.name] for number in entry.signature.ints}
     names.update(ints)
     outputs = {
-        output.name: TensorFacts(tuple(found[0]), _name(found[1]))
+        output.name: TensorFacts(tuple(found[0]), dtype_name(found[1]))
         for output, found in zip(entry.signature.outputs, specs, strict=True)
         if found is not None
     }
@@ -57,11 +58,7 @@ def roofline(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[in
 
 def _facts(tensor: torch.Tensor) -> TensorFacts:
     values = None if tensor.is_floating_point() else _Values(tensor)
-    return TensorFacts(tuple(tensor.shape), _name(tensor.dtype), values)
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+    return TensorFacts(tuple(tensor.shape), dtype_name(tensor.dtype), values)
 
 
 def _rank(shape: Shape, names: Mapping[str, Any]) -> tuple[int, str | None]:

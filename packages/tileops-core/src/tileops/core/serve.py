@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from tileops.core.dtypes import dtype_name
 from tileops.core.errors import CaptureError, TileOpsError
 from tileops.core.plans import Launch, Plan, replay
 from tileops.core.results import enforce
@@ -194,11 +195,10 @@ def serve(
     branch = entry.branches[index]
     names = type(op)._argument_names[index]
     given = dict(zip(names, _told_apart(arguments), strict=True))
-    written = [*branch.written, *(["out"] if branch.out else [])]
-    original = {name: given[name] for name in written}
+    original = {name: given[name] for name in branch.writes}
     passed = dict(given)
-    outputs, buffers = outputs_of(entry, branch, specs, given)
-    device = next(iter(outputs.values())).device if outputs else _device_of(arguments)
+    devices = (spec[2] for spec in specs if spec is not None)
+    device = next(devices, None) or _device_of(arguments)
     target = op._state.targets.get(device)
     if target is None:
         _refuse_capture(op, device, passed)
@@ -206,11 +206,8 @@ def serve(
     for name, tensor in original.items():
         # Copied in here and back through the strides below: kernels see contiguous tensors only.
         given[name] = tensor.contiguous()
-    buffers = {
-        output: next(given[name] for name in original if original[name] is buffer)
-        for output, buffer in buffers.items()
-    }
-    watch = WriteWatch(given, written, idle=key is None)
+    outputs, buffers = outputs_of(entry, branch, specs, given)
+    watch = WriteWatch(given, branch.writes, idle=key is None)
     context = CallContext(op, target, outputs, buffers, watch)
     # Autocast is off while AOTAutograd traces; a target made of PyTorch operators must not give
     # one dtype eager and another compiled.
@@ -242,10 +239,7 @@ def serve(
     op._state.served_by = target.name
     if key is not None:
         _keep_plan(op, index, specs, list(passed.values()), key, context, results)
-    returned = [results[name] for name in branch.returns]
-    if not returned:
-        return None
-    return returned[0] if len(returned) == 1 else tuple(returned)
+    return _one_or_all(tuple(results[name] for name in branch.returns))
 
 
 def outputs_of(
@@ -275,7 +269,7 @@ def _refuse_capture(op: Op, device: torch.device, arguments: Mapping[str, Any]) 
     if device.type != "cuda" or not torch.cuda.is_current_stream_capturing():
         return
     tensors = ", ".join(
-        f"{name} {str(item.dtype).removeprefix('torch.')}{list(item.shape)}"
+        f"{name} {dtype_name(item.dtype)}{list(item.shape)}"
         for name, item in arguments.items()
         if isinstance(item, torch.Tensor)
     )

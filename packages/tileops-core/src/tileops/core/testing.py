@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from tileops.core.dtypes import dtype_name
+
 __all__ = ["GraphRecorder", "assert_close_to_oracle", "to_float64"]
 
 
@@ -57,7 +59,7 @@ def assert_close_to_oracle(op: Any, name: str, actual: torch.Tensor, oracle: tor
     Raises:
         AssertionError: it does not, or the entry gives no tolerance for its dtype.
     """
-    dtype = str(actual.dtype).removeprefix("torch.")
+    dtype = dtype_name(actual.dtype)
     for tolerance in type(op).entry.tolerances:
         if (tolerance.output, tolerance.dtype) == (name, dtype):
             torch.testing.assert_close(

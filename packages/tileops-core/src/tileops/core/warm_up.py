@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tileops.core.builds import BUILT, LOADED, ProgramUse, collecting
+from tileops.core.dtypes import dtype_name
 from tileops.core.errors import ArgumentError, CaptureError
 from tileops.core.instances import not_traced
 
@@ -280,5 +281,5 @@ def _laid_out(
 def _described(value: Any) -> str:
     if not isinstance(value, torch.Tensor):
         return str(value)
-    dtype = str(value.dtype).removeprefix("torch.")
+    dtype = dtype_name(value.dtype)
     return f"{dtype}{list(value.shape)} on {value.device}"

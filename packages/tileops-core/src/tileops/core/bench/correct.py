@@ -11,6 +11,7 @@ import torch
 
 from tileops.core.bench.inputs import clone
 from tileops.core.contract import cases
+from tileops.core.dtypes import dtype_name
 from tileops.core.op import Op
 from tileops.core.testing import to_float64
 from tileops.manifest import Entry
@@ -138,7 +139,7 @@ def _compare(
 def _tolerance(entry: Entry, name: str, dtype: torch.dtype) -> Tolerance | None:
     """The tolerance of an output, or of the output that stands for a written input."""
     names = {name, *(output.name for output in entry.signature.outputs if output.alias == name)}
-    text = str(dtype).removeprefix("torch.")
+    text = dtype_name(dtype)
     for tolerance in entry.tolerances:
         if tolerance.output in names and tolerance.dtype == text:
             return tolerance

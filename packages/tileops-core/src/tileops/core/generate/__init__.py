@@ -25,7 +25,7 @@ from tileops.core.generate.writer import Writer
 from tileops.manifest import Entry
 from tileops.manifest.model import Branch
 
-__all__ = ["BOUNDARY_ABI", "generate", "operator_signature"]
+__all__ = ["BOUNDARY_ABI", "argument_names", "generate", "operator_signature"]
 
 BOUNDARY_ABI = 1
 """Raised with any change to generated schemas, fakes or gradients: compiled artefacts rely on
@@ -43,6 +43,11 @@ def generate(entry: Entry) -> str:
     for index, branch in enumerate(entry.branches):
         put_branch(writer, index, branch)
     return "\n".join(writer.lines) + "\n"
+
+
+def argument_names(entry: Entry, branch: Branch) -> tuple[str, ...]:
+    """The arguments of the operator of ``branch``, but the key, in order."""
+    return tuple(Writer(entry).arguments(branch))
 
 
 def operator_signature(entry: Entry, branch: Branch) -> str:

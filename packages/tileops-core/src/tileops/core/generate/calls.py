@@ -188,7 +188,7 @@ def _put_plan(writer: Writer, index: int, branch: Branch) -> None:
     if len(writer.entry.branches) > 1:
         writer.put(f"_branch = {index}")
     conditions = []
-    written = _written(branch)
+    written = branch.writes
     for name in written:
         for other in writer.tensors(branch):
             if other == name or (other in written and other < name):
@@ -229,11 +229,7 @@ def _infer(writer: Writer, branch: Branch) -> str:
     return f"self._infer({', '.join(names)})"
 
 
-def _written(branch: Branch) -> list[str]:
-    return [*branch.written, *(["out"] if branch.out else [])]
-
-
 def _put_overlap_check(writer: Writer, branch: Branch) -> None:
-    if written := _written(branch):
+    if written := branch.writes:
         pairs = tuple_display([f"({name!r}, {name})" for name in writer.tensors(branch)])
         writer.put(f"_refuse_overlap(_OP, {tuple(written)!r}, {pairs})")

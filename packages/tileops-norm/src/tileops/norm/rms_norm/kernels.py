@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import torch
 
 from tileops.core import Kernel, KernelInterface
+from tileops.core.dtypes import dtype_name
 from tileops.core.tilelang_backend import Program, build, device_arch, launcher
 from tileops.norm.rms_norm import programs
 from tileops.norm.rms_norm.reference import rms_norm_reference
@@ -47,7 +48,7 @@ class RMSNormFwdInterface(KernelInterface):
     @classmethod
     def select(cls, call: LayerNormCall, kernel_types: Mapping[str, type[Kernel]]) -> type[Kernel]:
         arch = device_arch(call.device)
-        return kernel_types[programs.select(call.n, _name(call.dtype), call.aligned, arch)]
+        return kernel_types[programs.select(call.n, dtype_name(call.dtype), call.aligned, arch)]
 
     @classmethod
     def reference(cls, call: LayerNormCall, *inputs: torch.Tensor | None) -> torch.Tensor:
@@ -64,8 +65,8 @@ class _RMSNormProgram(Kernel):
 
     @classmethod
     def entry_for(cls, call: LayerNormCall) -> tuple[Hashable, Callable[[], Program]]:
-        dtype = _name(call.dtype)
-        weight_dtype = None if call.weight_dtype is None else _name(call.weight_dtype)
+        dtype = dtype_name(call.dtype)
+        weight_dtype = None if call.weight_dtype is None else dtype_name(call.weight_dtype)
         arch = device_arch(call.device)
         name = cls.program_name
         config = programs.choose_config(name, call.n, dtype, weight_dtype, call.aligned, arch)
@@ -103,7 +104,3 @@ class RMSNormOnChipKernel(_RMSNormProgram):
     """Wide rows, read once and held in registers and shared memory."""
 
     program_name = "rms_norm_on_chip"
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
