@@ -95,7 +95,7 @@ class RMSNormKernel(_RMSNormProgram):
 
 
 class RMSNormStreamingKernel(_RMSNormProgram):
-    """Rows of any width, read twice."""
+    """Rows of any width: what does not fit the chip is read twice."""
 
     program_name = "rms_norm_streaming"
 

@@ -102,8 +102,8 @@ def pieces(n: int, dtype: str, weighted: bool, lanes: int, rows: int, vector: in
         total[0] = T.rsqrt(total[0] / n + eps)
 
     @T.macro
-    def write_row(Y, held, scale, scale_at, count, total, row, first, lane, m):
-        """Access first + i of the row's output = held[i] * total * scale[scale_at + i]."""
+    def write_row(Y, held, scale, count, total, row, first, lane, m):
+        """Access first + i of the row's output = held[i] * total * scale[i]."""
         whole = inside(first, count)
         out = T.alloc_local((vector,), dtype)
         for i in T.unroll(count):
@@ -113,7 +113,7 @@ def pieces(n: int, dtype: str, weighted: bool, lanes: int, rows: int, vector: in
                         out[v] = T.cast(
                             T.cast(held[i, v], "float32")
                             * total[0]
-                            * T.cast(scale[scale_at + i, v], "float32"),
+                            * T.cast(scale[i, v], "float32"),
                             dtype,
                         )
                     else:

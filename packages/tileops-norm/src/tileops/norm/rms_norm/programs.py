@@ -22,8 +22,9 @@ from typing import Any
 
 from .configs import (
     Name,
+    OnChipConfig,
     RowConfig,
-    WideConfig,
+    StreamingConfig,
     choose_on_chip_config,
     choose_row_config,
     choose_streaming_config,
@@ -42,7 +43,7 @@ __all__ = [
     "select",
 ]
 
-Config = RowConfig | WideConfig
+Config = RowConfig | OnChipConfig | StreamingConfig
 
 
 def choose_config(
@@ -75,8 +76,6 @@ def rms_norm(n: int, dtype: str, weight_dtype: str | None, config: RowConfig) ->
     @T.macro
     def body(x, weight, y, m, eps):
         with T.Kernel(T.ceildiv(m, rows), threads=lanes * rows) as block:
-            if config.blocks_per_sm > 1:
-                T.annotate_min_blocks_per_sm(config.blocks_per_sm)
             X = T.make_tensor_from_addr(x, (m, n), dtype)
             Y = T.make_tensor_from_addr(y, (m, n), dtype)
             W = T.make_tensor_from_addr(weight, (n,), scale_dtype)
@@ -96,76 +95,123 @@ def rms_norm(n: int, dtype: str, weight_dtype: str | None, config: RowConfig) ->
             piece.reciprocal_rms(total, partial, 0, thread, eps)
             if not early:
                 piece.read_weight(W, scale, accesses, 0, lane)
-            piece.write_row(Y, held, scale, 0, accesses, total, row, 0, lane, m)
+            piece.write_row(Y, held, scale, accesses, total, row, 0, lane, m)
 
     return _entry("rms_norm", body, weighted)
 
 
-def rms_norm_on_chip(n: int, dtype: str, weight_dtype: str | None, config: WideConfig) -> Any:
-    """A row read once and held: the first part in registers, the rest in shared memory."""
-    return _wide("rms_norm_on_chip", n, dtype, weight_dtype, config)
+def rms_norm_on_chip(n: int, dtype: str, weight_dtype: str | None, config: OnChipConfig) -> Any:
+    """A row a block, read once: the first part stays in registers, the rest in shared memory.
 
-
-def rms_norm_streaming(n: int, dtype: str, weight_dtype: str | None, config: WideConfig) -> Any:
-    """A row of any width: what fits is held as above, the rest is read a second time.
-
-    The second pass over the rest goes backwards, to start with what the caches saw last.
+    Each thread reads back only what it stored, so shared memory needs no barrier of its own.
     """
-    return _wide("rms_norm_streaming", n, dtype, weight_dtype, config)
-
-
-def _wide(name: str, n: int, dtype: str, weight_dtype: str | None, config: WideConfig) -> Any:
-    """A row a block at a time; a block takes every ``config.blocks``-th row.
-
-    As soon as a block has written a held piece of one row it asks for the same piece of its next
-    row, into the same place, so that reads go on while writes do. Each thread reads back only what
-    it fetched itself, so the sum is all that the threads of a row have to agree on.
-    """
+    # One block a row and plain loads, on purpose. It was predicted that blocks that stay, and ask
+    # by cp.async for a piece of their next row as soon as they have written that piece of this
+    # one, would win, since reads go on while writes do. They lost, where they were timed at their
+    # best beside plain loads at theirs (bf16, µs, torch.add in brackets, runs as in configs.py):
+    #   16384x32768: run 2 547.2 (502.4), plain run 1 516.0 (501.9)
+    #   4096x65536:  run 2 275.9 (252.4), plain run 1 261.8 (251.5)
+    #   8192x131072: run 2 1093 (1006.5), plain run 1 1081 (1000.8)
+    # Nor was it the staying: in run 2 a block that took one row and left reached the same 547.2, so
+    # the cost is in what all of them did, cp.async into shared memory and a sum that reads it back.
+    # The weight in registers for all rows of a block lost too (16384x32768: 558.0 against 548.2),
+    # and so did shorter rows (32768x8192: 275.4, in registers 261.6, torch.add 254.5). Rows that
+    # are read twice are where fetching ahead won: see rms_norm_streaming.
     import tilelang.language as T
 
-    threads, vector, unroll, blocks = config.threads, config.vector, config.unroll, config.blocks
-    first, chunks, keep = config.in_registers, config.in_shared // unroll, config.keep_weight
-    held_end = first + chunks * unroll
-    rest = config.streamed(n) // unroll
+    threads, vector, unroll = config.threads, config.vector, config.unroll
+    first, chunks = config.in_registers, config.in_shared // unroll
     weighted = weight_dtype is not None
     scale_dtype = weight_dtype or dtype
     piece = pieces(n, dtype, weighted, threads, 1, vector)
-    # Registers cannot be indexed by a loop that is not unrolled.
-    chunk_loop = T.unroll if keep else T.serial
 
     @T.macro
     def body(x, weight, y, m, eps):
-        with T.Kernel(T.min(m, blocks), threads=threads) as block:
-            if config.blocks_per_sm > 1:
-                T.annotate_min_blocks_per_sm(config.blocks_per_sm)
+        with T.Kernel(m, threads=threads) as block:
             X = T.make_tensor_from_addr(x, (m, n), dtype)
             Y = T.make_tensor_from_addr(y, (m, n), dtype)
             W = T.make_tensor_from_addr(weight, (n,), scale_dtype)
             held = T.alloc_local((max(first, 1), vector), dtype)
             moving = T.alloc_local((unroll, vector), dtype)
-            scale = T.alloc_local((max(first, unroll), vector), scale_dtype)
-            kept = T.alloc_local((held_end if keep else 1, vector), scale_dtype)
+            scale = T.alloc_local((unroll, vector), scale_dtype)
+            total = T.alloc_local((1,), "float32")
+            stash = T.alloc_shared((max(chunks, 1), unroll, threads, vector), dtype)
+            partial = T.alloc_shared((1, 1, piece.warps), "float32")
+            thread = T.get_thread_binding()
+            row = T.cast(block, "int64")
+
+            piece.read_row(X, held, first, row, 0, thread, m)
+            total[0] = 0.0
+            for c in T.serial(chunks):
+                piece.read_row(X, moving, unroll, row, first + c * unroll, thread, m)
+                for u in T.unroll(unroll):
+                    for v in T.vectorized(vector):
+                        stash[c, u, thread, v] = moving[u, v]
+                piece.add_squares(moving, unroll, total)
+            piece.add_squares(held, first, total)
+            piece.reciprocal_rms(total, partial, 0, thread, eps)
+            for c in T.serial(chunks):
+                piece.read_weight(W, scale, unroll, first + c * unroll, thread)
+                for u in T.unroll(unroll):
+                    for v in T.vectorized(vector):
+                        moving[u, v] = stash[c, u, thread, v]
+                piece.write_row(Y, moving, scale, unroll, total, row, first + c * unroll, thread, m)
+            # The weight in groups here too: all of it at once would crowd the registers.
+            for c in T.unroll(first // unroll):
+                piece.read_weight(W, scale, unroll, c * unroll, thread)
+                for u in T.unroll(unroll):
+                    for v in T.vectorized(vector):
+                        moving[u, v] = held[c * unroll + u, v]
+                piece.write_row(Y, moving, scale, unroll, total, row, c * unroll, thread, m)
+
+    return _entry("rms_norm_on_chip", body, weighted)
+
+
+def rms_norm_streaming(
+    n: int, dtype: str, weight_dtype: str | None, config: StreamingConfig
+) -> Any:
+    """A row of any width: the first part is held in shared memory, the rest is read a second time.
+
+    The second pass over the rest goes backwards, to start with what the caches saw last. A block
+    takes every ``config.blocks``-th row, and as soon as it has written a held piece of one row it
+    asks for the same piece of its next row, into the same place, so that reads go on while writes
+    do. Each thread reads back only what it fetched itself, so the sum is all that the threads of a
+    row have to agree on.
+    """
+    import tilelang.language as T
+
+    threads, vector, unroll, blocks = config.threads, config.vector, config.unroll, config.blocks
+    chunks = config.in_shared // unroll
+    rest = config.streamed(n) // unroll
+    weighted = weight_dtype is not None
+    scale_dtype = weight_dtype or dtype
+    piece = pieces(n, dtype, weighted, threads, 1, vector)
+
+    @T.macro
+    def body(x, weight, y, m, eps):
+        with T.Kernel(T.min(m, blocks), threads=threads) as block:
+            X = T.make_tensor_from_addr(x, (m, n), dtype)
+            Y = T.make_tensor_from_addr(y, (m, n), dtype)
+            W = T.make_tensor_from_addr(weight, (n,), scale_dtype)
+            moving = T.alloc_local((unroll, vector), dtype)
+            scale = T.alloc_local((unroll, vector), scale_dtype)
             total = T.alloc_local((1,), "float32")
             stash = T.alloc_shared((max(chunks, 1), unroll, threads, vector), dtype)
             partial = T.alloc_shared((2, 1, piece.warps), "float32")
             thread = T.get_thread_binding()
             start = T.cast(block, "int64")
 
-            piece.read_row(X, held, first, start, 0, thread, m)
             for c in T.serial(chunks):
-                piece.fetch_row(X, stash, c, unroll, start, first + c * unroll, thread)
+                piece.fetch_row(X, stash, c, unroll, start, c * unroll, thread)
             T.ptx_commit_group()
-            if keep:
-                piece.read_weight(W, kept, held_end, 0, thread)
 
             for turn in T.serial((m - start + (blocks - 1)) // blocks):
                 row = start + turn * blocks
                 following = row + blocks
                 total[0] = 0.0
                 for c in T.serial(rest):
-                    piece.read_row(X, moving, unroll, row, held_end + c * unroll, thread, m)
+                    piece.read_row(X, moving, unroll, row, (chunks + c) * unroll, thread, m)
                     piece.add_squares(moving, unroll, total)
-                piece.add_squares(held, first, total)
                 T.ptx_wait_group(0)
                 for c in T.serial(chunks):
                     for u in T.unroll(unroll):
@@ -176,33 +222,21 @@ def _wide(name: str, n: int, dtype: str, weight_dtype: str | None, config: WideC
                 piece.reciprocal_rms(total, partial, turn % 2, thread, eps)
 
                 for c in T.serial(rest):
-                    at = held_end + (rest - 1 - c) * unroll
+                    at = (chunks + rest - 1 - c) * unroll
                     piece.read_row(X, moving, unroll, row, at, thread, m)
                     piece.read_weight(W, scale, unroll, at, thread)
-                    piece.write_row(Y, moving, scale, 0, unroll, total, row, at, thread, m)
-                if keep:
-                    piece.write_row(Y, held, kept, 0, first, total, row, 0, thread, m)
-                else:
-                    piece.read_weight(W, scale, first, 0, thread)
-                    piece.write_row(Y, held, scale, 0, first, total, row, 0, thread, m)
-                if following < m:
-                    piece.read_row(X, held, first, following, 0, thread, m)
-                for c in chunk_loop(chunks):
-                    at = first + c * unroll
-                    if not keep:
-                        piece.read_weight(W, scale, unroll, at, thread)
+                    piece.write_row(Y, moving, scale, unroll, total, row, at, thread, m)
+                for c in T.serial(chunks):
+                    piece.read_weight(W, scale, unroll, c * unroll, thread)
                     for u in T.unroll(unroll):
                         for v in T.vectorized(vector):
                             moving[u, v] = stash[c, u, thread, v]
-                    if keep:
-                        piece.write_row(Y, moving, kept, at, unroll, total, row, at, thread, m)
-                    else:
-                        piece.write_row(Y, moving, scale, 0, unroll, total, row, at, thread, m)
+                    piece.write_row(Y, moving, scale, unroll, total, row, c * unroll, thread, m)
                     if following < m:
-                        piece.fetch_row(X, stash, c, unroll, following, at, thread)
+                        piece.fetch_row(X, stash, c, unroll, following, c * unroll, thread)
                 T.ptx_commit_group()
 
-    return _entry(name, body, weighted)
+    return _entry("rms_norm_streaming", body, weighted)
 
 
 _CHOOSE: dict[str, Callable[..., Config]] = {
