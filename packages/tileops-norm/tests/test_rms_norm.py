@@ -151,7 +151,7 @@ def test_params_take_their_canonical_form_and_then_stand_still() -> None:
     assert op.normalized_shape == (64,)
     assert RMSNormFwdOp([4, 16], 1).eps == 1.0
     assert repr(RMSNormFwdOp(64, target="reference")) == (
-        "RMSNormFwdOp(normalized_shape=(64,), eps=None, target='reference')"
+        "RMSNormFwdOp(normalized_shape=(64,), eps=None, weight_offset=0.0, target='reference')"
     )
     with pytest.raises(ParamError) as error:
         op.eps = 1e-3
