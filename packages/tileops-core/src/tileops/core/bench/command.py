@@ -94,7 +94,14 @@ def _bench(options: Options, say: Say, timer: CpuTimer | CudaTimer | None) -> in
     if options.overhead:
         from tileops.core.bench.overhead import overhead
 
-        report["overhead"] = overhead([cls for cls, _ in work], device, options.rounds, say)
+        overhead(
+            [cls for cls, _ in work],
+            device,
+            options.rounds,
+            say,
+            found=report["overhead"],
+            save=lambda: _save(report, options),
+        )
     else:
         with contextlib.ExitStack() as stack:
             unmade = _run(options, work, report, device, timer, stack, say)
@@ -141,12 +148,15 @@ def _workloads(choice: Choice) -> Iterator[tuple[type[Op], Workload]]:
 
 def _taken_up(options: Options, where: dict[str, Any], say: Say) -> dict[str, Any]:
     """The interrupted report that the file holds, or a new one."""
-    if options.json is not None and options.json.exists() and not options.overhead:
+    if options.json is not None and options.json.exists():
         found = reports.read(options.json)
-        if not found["complete"] and found["surroundings"] == where:
-            say(f"taking up {options.json}, which has {len(found['rows'])} rows")
+        # A report has workloads or overhead; one of the other kind is begun anew.
+        kept, other = ("overhead", "rows") if options.overhead else ("rows", "overhead")
+        if not found["complete"] and found["surroundings"] == where and not found[other]:
+            what = "costs" if options.overhead else "rows"
+            say(f"taking up {options.json}, which has {len(found[kept])} {what}")
             return found
-        if not found["complete"]:
+        if not found["complete"] and not found[other]:
             say(f"{options.json} was interrupted elsewhere or with other versions: starting anew")
     return reports.begin(where)
 
