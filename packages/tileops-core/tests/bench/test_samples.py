@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 import pytest
