@@ -46,6 +46,7 @@ class Options:
         old: a report to compare with.
         overhead: whether the cost of a call and of a start is measured, and not the workloads.
         profile: ``ncu`` or ``torch``: show what bounds the one workload, instead.
+        measures: the measures; None is all that the device has.
         rounds: samples of each subject by each measure.
         backend: what ``torch.compile`` compiles with.
         ceiling_bytes: the size of the copy that measures the bandwidth; None is the usual.
@@ -59,6 +60,7 @@ class Options:
     old: Path | None = None
     overhead: bool = False
     profile: str | None = None
+    measures: Sequence[str] | None = None
     rounds: int = 9
     backend: str = "inductor"
     ceiling_bytes: int | None = None
@@ -85,6 +87,7 @@ def _bench(options: Options, say: Say, timer: CpuTimer | CudaTimer | None) -> in
     load_contracts()
     device = torch.device(options.device or ("cuda:0" if torch.cuda.is_available() else "cpu"))
     timer = timer or timer_for(device)
+    _check_measures(options.measures, timer)
     old = None if options.old is None else reports.read(options.old)
     work = list(_workloads(options.choice))
     if options.profile is not None:
@@ -122,6 +125,16 @@ def _bench(options: Options, say: Say, timer: CpuTimer | CudaTimer | None) -> in
     failed = [item for item in report["overhead"] if item["problem"]]
     complete = all(status == "timed" for status in ours) and not failed and not unmade
     return 0 if complete else 1
+
+
+def _check_measures(asked: Sequence[str] | None, timer: CpuTimer | CudaTimer) -> None:
+    known = [*timer.measures, f"{timer.host}_compiled"]
+    for measure in asked or ():
+        if measure not in known:
+            raise BenchError(
+                f"--measure {measure}: there is no such measure on this device; they are "
+                f"{', '.join(known)}"
+            )
 
 
 def _profile(
@@ -202,7 +215,15 @@ def _run(
             say(f"{title}: no row: {error}")
             unmade += 1
             continue
-        row = row_of(case, timer, peers, ceilings, rounds=options.rounds, backend=options.backend)
+        row = row_of(
+            case,
+            timer,
+            peers,
+            ceilings,
+            rounds=options.rounds,
+            backend=options.backend,
+            asked=options.measures,
+        )
         report["rows"].append({"session": len(report["sessions"]) - 1, "seed": seed, **row})
         del case
         if device.type == "cuda":
