@@ -20,6 +20,7 @@ from tileops.norm.contracts.cases import (
     float64_layer_norm,
     per_token,
     random_inputs,
+    rounded,
     rounded_like,
 )
 
@@ -88,7 +89,7 @@ def _torch_zero(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     # The one operator that multiplies and adds without rounding in between.
     added = torch.addcmul(residual, per_token(gate), x)
-    return _torch_ada(op, added, scale, shift), added
+    return _torch_ada(op, rounded(added), scale, shift), added
 
 
 register_baseline(Baseline(AdaLayerNormFwdOp, _torch_ada))

@@ -19,6 +19,7 @@ __all__ = [
     "float64_rms_norm",
     "per_token",
     "random_inputs",
+    "rounded",
     "rounded_like",
 ]
 
@@ -81,3 +82,10 @@ def rounded_like(total: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
         if all(bool((one.to(dtype).double() == one).all()) for one in inputs):
             return total.float().to(dtype).double()
     return total.float().double()
+
+
+def rounded(total: torch.Tensor) -> torch.Tensor:
+    """``total``, for baselines: inductor keeps a sum in float32 where the kernel that makes it also
+    reads it, and its norm would be that of another number than eager's. Taken for integers and
+    back, it is rounded there too (by inductor's Triton code; its C++ code leaves that out)."""
+    return total.view(torch.int16).view(total.dtype) if total.element_size() == 2 else total

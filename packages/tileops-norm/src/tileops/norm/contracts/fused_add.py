@@ -14,6 +14,7 @@ from tileops.norm.contracts.cases import (
     float64_layer_norm,
     float64_rms_norm,
     random_inputs,
+    rounded,
     rounded_like,
 )
 from tileops.norm.contracts.rms_norm import torch_rms_norm
@@ -106,7 +107,7 @@ def _torch_rms(
     weight: torch.Tensor | None = None,
 ) -> Pair:
     added = _added(op, x, residual)
-    y = torch_rms_norm(added, op.normalized_shape, weight, op.eps, op.weight_offset)
+    y = torch_rms_norm(rounded(added), op.normalized_shape, weight, op.eps, op.weight_offset)
     return _returned(op, x, y, added)
 
 
@@ -118,7 +119,7 @@ def _torch_layer(
     bias: torch.Tensor | None = None,
 ) -> Pair:
     added = _added(op, x, residual)
-    y = functional.layer_norm(added, op.normalized_shape, weight, bias, op.eps)
+    y = functional.layer_norm(rounded(added), op.normalized_shape, weight, bias, op.eps)
     return _returned(op, x, y, added)
 
 

@@ -9,7 +9,13 @@ from torch.nn import functional
 
 from tileops.core.bench.baselines import Baseline, register_baseline
 from tileops.core.contract import CompileCase, register
-from tileops.norm.contracts.cases import Spec, float64_rms_norm, random_inputs, rounded_like
+from tileops.norm.contracts.cases import (
+    Spec,
+    float64_rms_norm,
+    random_inputs,
+    rounded,
+    rounded_like,
+)
 from tileops.norm.fused_add_rms_norm_per_token_quant import FusedAddRMSNormPerTokenQuantFwdOp
 from tileops.norm.rms_norm_per_token_quant import RMSNormPerTokenQuantFwdOp
 
@@ -90,7 +96,7 @@ def _torch_fused(
     weight: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     added = residual.add_(x) if op.inplace else x + residual
-    return (*_torch(op, added, weight), added)
+    return (*_torch(op, rounded(added), weight), added)
 
 
 register_baseline(Baseline(RMSNormPerTokenQuantFwdOp, _torch))
