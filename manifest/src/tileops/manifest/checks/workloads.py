@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from tileops.manifest.calls import Call, least_work, resolve
+from tileops.manifest.calls import Call, fixed_rank, least_work, resolve
 from tileops.manifest.checks.report import Report, Where, brief, closest, shown
 from tileops.manifest.checks.signature import check_type, dtypes_of
 from tileops.manifest.environments import bound_by, roofline_names
@@ -112,6 +112,7 @@ def _check_given(entry: Entry, workload: Workload, where: Where, report: Report)
         for value in signature.inputs
         if value.optional is False or value.name in workload.present
     ]
+    _check_ranks(workload, passed, where, report)
     free = {
         name.removeprefix("*"): name.startswith("*")
         for name in signature.dims
@@ -145,6 +146,18 @@ def _known(
         if name not in known:
             place = (*where, name) if isinstance(given, Mapping) else where
             report.add(place, f"{shown(where)} names {what}", repr(name), closest(name, known))
+
+
+def _check_ranks(workload: Workload, passed: list[Input], where: Where, report: Report) -> None:
+    several = {value.name: value for value in passed if len(value.shapes) > 1}
+    where = (*where, "ranks")
+    _known(workload.ranks, several, where, "an input with alternative shapes", report)
+    for name, rank in workload.ranks.items():
+        shapes = several[name].shapes if name in several else ()
+        fixed = [str(found) for found in map(fixed_rank, shapes) if found is not None]
+        if shapes and str(rank) not in fixed:
+            listed = " or ".join(fixed)
+            report.add((*where, name), f"{name} has {listed} axes", str(rank), f"write {listed}")
 
 
 def _check_dtypes(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, ClassVar
 
@@ -13,30 +12,14 @@ from tileops.core.dtypes import dtype_name
 from tileops.core.tilelang_backend import Program, build, device_arch, launcher
 from tileops.norm.rms_norm import programs
 from tileops.norm.rms_norm.reference import rms_norm_reference
+from tileops.norm.rows.call import LayerNormCall
 
 __all__ = [
-    "LayerNormCall",
     "RMSNormFwdInterface",
     "RMSNormKernel",
     "RMSNormOnChipKernel",
     "RMSNormStreamingKernel",
 ]
-
-
-@dataclasses.dataclass(frozen=True)
-class LayerNormCall:
-    """What a norm's kernel is chosen by.
-
-    ``n`` is the number of elements that are normalized together. The number of rows is not here:
-    it is dynamic in every kernel. ``aligned`` says that every tensor starts on 16 bytes.
-    """
-
-    device: torch.device
-    n: int
-    eps: float
-    dtype: torch.dtype
-    weight_dtype: torch.dtype | None = None
-    aligned: bool = True
 
 
 class RMSNormFwdInterface(KernelInterface):
@@ -55,7 +38,7 @@ class RMSNormFwdInterface(KernelInterface):
         x, weight = inputs
         if x is None:
             raise ValueError("x is None")
-        return rms_norm_reference(x, weight, call.n, call.eps)
+        return rms_norm_reference(x, weight, call.n, call.eps, call.weight_offset)
 
 
 class _RMSNormProgram(Kernel):

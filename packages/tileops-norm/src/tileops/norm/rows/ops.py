@@ -61,9 +61,7 @@ class RowOp:
 
 RMS_NORM = RowOp("rms_norm", ("x", "weight"), ("y",))
 LAYER_NORM = RowOp("layer_norm", ("x", "weight", "bias"), ("y",), "layer")
-FUSED_ADD_RMS_NORM = RowOp(
-    "fused_add_rms_norm", ("x", "residual", "weight"), ("y", "residual_out")
-)
+FUSED_ADD_RMS_NORM = RowOp("fused_add_rms_norm", ("x", "residual", "weight"), ("y", "residual_out"))
 FUSED_ADD_LAYER_NORM = RowOp(
     "fused_add_layer_norm", ("x", "residual", "weight", "bias"), ("y", "residual_out"), "layer"
 )

@@ -1,0 +1,8 @@
+"""The norm family's compile cases, and what its ops are measured against: a module for each group.
+
+The modules register them when they are imported.
+"""
+
+from tileops.norm.contracts import ada, fused_add, layer_norm, quant, rms_norm
+
+__all__ = ["ada", "fused_add", "layer_norm", "quant", "rms_norm"]
