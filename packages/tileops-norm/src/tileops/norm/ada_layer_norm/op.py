@@ -7,7 +7,12 @@ from typing import ClassVar
 
 import torch
 
-from tileops.core import KernelInterface, Op
+from tileops.core import Kernel, KernelInterface, Op
+from tileops.norm.ada_layer_norm.kernels import (
+    AdaLayerNormKernel,
+    AdaLayerNormOnChipKernel,
+    AdaLayerNormStreamingKernel,
+)
 from tileops.norm.ada_layer_norm.reference import ada_layer_norm_reference
 from tileops.norm.arguments import contiguous
 from tileops.norm.rows.call import LayerNormCall, start_aligned
@@ -56,6 +61,11 @@ class AdaLayerNormFwdOp(Op):
         TargetError: the target cannot serve the call.
     """
 
+    kernel_types: ClassVar[Mapping[str, type[Kernel]]] = {
+        "ada_layer_norm": AdaLayerNormKernel,
+        "ada_layer_norm_on_chip": AdaLayerNormOnChipKernel,
+        "ada_layer_norm_streaming": AdaLayerNormStreamingKernel,
+    }
     interfaces: ClassVar[Mapping[str, type[KernelInterface]]] = {
         "ada_layer_norm": AdaLayerNormFwdInterface
     }

@@ -7,7 +7,12 @@ from typing import ClassVar
 
 import torch
 
-from tileops.core import KernelInterface, Op
+from tileops.core import Kernel, KernelInterface, Op
+from tileops.norm.ada_layer_norm_zero.kernels import (
+    AdaLayerNormZeroKernel,
+    AdaLayerNormZeroOnChipKernel,
+    AdaLayerNormZeroStreamingKernel,
+)
 from tileops.norm.ada_layer_norm_zero.reference import ada_layer_norm_zero_reference
 from tileops.norm.arguments import contiguous
 from tileops.norm.rows.call import LayerNormCall, start_aligned
@@ -60,6 +65,11 @@ class AdaLayerNormZeroFwdOp(Op):
         TargetError: the target cannot serve the call.
     """
 
+    kernel_types: ClassVar[Mapping[str, type[Kernel]]] = {
+        "ada_layer_norm_zero": AdaLayerNormZeroKernel,
+        "ada_layer_norm_zero_on_chip": AdaLayerNormZeroOnChipKernel,
+        "ada_layer_norm_zero_streaming": AdaLayerNormZeroStreamingKernel,
+    }
     interfaces: ClassVar[Mapping[str, type[KernelInterface]]] = {
         "ada_layer_norm_zero": AdaLayerNormZeroFwdInterface
     }

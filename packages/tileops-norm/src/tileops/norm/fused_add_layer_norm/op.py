@@ -8,8 +8,13 @@ from typing import ClassVar
 
 import torch
 
-from tileops.core import KernelInterface, Op
+from tileops.core import Kernel, KernelInterface, Op
 from tileops.norm.arguments import contiguous, dtype_of, into
+from tileops.norm.fused_add_layer_norm.kernels import (
+    FusedAddLayerNormKernel,
+    FusedAddLayerNormOnChipKernel,
+    FusedAddLayerNormStreamingKernel,
+)
 from tileops.norm.fused_add_layer_norm.reference import fused_add_layer_norm_reference
 from tileops.norm.rows.call import LayerNormCall, start_aligned
 from tileops.norm.rows.kernels import RowsInterface
@@ -67,6 +72,11 @@ class FusedAddLayerNormFwdOp(Op):
         TargetError: the target cannot serve the call.
     """
 
+    kernel_types: ClassVar[Mapping[str, type[Kernel]]] = {
+        "fused_add_layer_norm": FusedAddLayerNormKernel,
+        "fused_add_layer_norm_on_chip": FusedAddLayerNormOnChipKernel,
+        "fused_add_layer_norm_streaming": FusedAddLayerNormStreamingKernel,
+    }
     interfaces: ClassVar[Mapping[str, type[KernelInterface]]] = {
         "fused_add_layer_norm": FusedAddLayerNormFwdInterface
     }

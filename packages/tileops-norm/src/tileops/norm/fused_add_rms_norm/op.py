@@ -8,8 +8,13 @@ from typing import ClassVar
 
 import torch
 
-from tileops.core import KernelInterface, Op
+from tileops.core import Kernel, KernelInterface, Op
 from tileops.norm.arguments import FLOAT32_EPS, contiguous, dtype_of, into
+from tileops.norm.fused_add_rms_norm.kernels import (
+    FusedAddRMSNormKernel,
+    FusedAddRMSNormOnChipKernel,
+    FusedAddRMSNormStreamingKernel,
+)
 from tileops.norm.fused_add_rms_norm.reference import fused_add_rms_norm_reference
 from tileops.norm.rows.call import LayerNormCall, start_aligned
 from tileops.norm.rows.kernels import RowsInterface
@@ -72,6 +77,11 @@ class FusedAddRMSNormFwdOp(Op):
         TargetError: the target cannot serve the call.
     """
 
+    kernel_types: ClassVar[Mapping[str, type[Kernel]]] = {
+        "fused_add_rms_norm": FusedAddRMSNormKernel,
+        "fused_add_rms_norm_on_chip": FusedAddRMSNormOnChipKernel,
+        "fused_add_rms_norm_streaming": FusedAddRMSNormStreamingKernel,
+    }
     interfaces: ClassVar[Mapping[str, type[KernelInterface]]] = {
         "fused_add_rms_norm": FusedAddRMSNormFwdInterface
     }

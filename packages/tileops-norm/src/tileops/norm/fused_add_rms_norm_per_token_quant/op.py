@@ -8,8 +8,13 @@ from typing import ClassVar
 
 import torch
 
-from tileops.core import KernelInterface, Op
+from tileops.core import Kernel, KernelInterface, Op
 from tileops.norm.arguments import FLOAT32_EPS, contiguous, into, per_row
+from tileops.norm.fused_add_rms_norm_per_token_quant.kernels import (
+    FusedAddRMSNormPerTokenQuantKernel,
+    FusedAddRMSNormPerTokenQuantOnChipKernel,
+    FusedAddRMSNormPerTokenQuantStreamingKernel,
+)
 from tileops.norm.fused_add_rms_norm_per_token_quant.reference import (
     fused_add_rms_norm_per_token_quant_reference,
 )
@@ -78,6 +83,11 @@ class FusedAddRMSNormPerTokenQuantFwdOp(Op):
         TargetError: the target cannot serve the call.
     """
 
+    kernel_types: ClassVar[Mapping[str, type[Kernel]]] = {
+        "fused_add_rms_norm_per_token_quant": FusedAddRMSNormPerTokenQuantKernel,
+        "fused_add_rms_norm_per_token_quant_on_chip": FusedAddRMSNormPerTokenQuantOnChipKernel,
+        "fused_add_rms_norm_per_token_quant_streaming": FusedAddRMSNormPerTokenQuantStreamingKernel,
+    }
     interfaces: ClassVar[Mapping[str, type[KernelInterface]]] = {
         "fused_add_rms_norm_per_token_quant": FusedAddRMSNormPerTokenQuantFwdInterface
     }

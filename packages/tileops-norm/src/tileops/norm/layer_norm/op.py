@@ -8,8 +8,13 @@ from typing import ClassVar
 
 import torch
 
-from tileops.core import KernelInterface, Op
+from tileops.core import Kernel, KernelInterface, Op
 from tileops.norm.arguments import contiguous, dtype_of
+from tileops.norm.layer_norm.kernels import (
+    LayerNormKernel,
+    LayerNormOnChipKernel,
+    LayerNormStreamingKernel,
+)
 from tileops.norm.layer_norm.reference import layer_norm_reference
 from tileops.norm.rows.call import LayerNormCall, start_aligned
 from tileops.norm.rows.kernels import RowsInterface
@@ -56,6 +61,11 @@ class LayerNormFwdOp(Op):
         TargetError: the target cannot serve the call.
     """
 
+    kernel_types: ClassVar[Mapping[str, type[Kernel]]] = {
+        "layer_norm": LayerNormKernel,
+        "layer_norm_on_chip": LayerNormOnChipKernel,
+        "layer_norm_streaming": LayerNormStreamingKernel,
+    }
     interfaces: ClassVar[Mapping[str, type[KernelInterface]]] = {
         "layer_norm": LayerNormFwdInterface
     }

@@ -8,8 +8,13 @@ from typing import ClassVar
 
 import torch
 
-from tileops.core import KernelInterface, Op
+from tileops.core import Kernel, KernelInterface, Op
 from tileops.norm.arguments import FLOAT32_EPS, contiguous, per_row
+from tileops.norm.rms_norm_per_token_quant.kernels import (
+    RMSNormPerTokenQuantKernel,
+    RMSNormPerTokenQuantOnChipKernel,
+    RMSNormPerTokenQuantStreamingKernel,
+)
 from tileops.norm.rms_norm_per_token_quant.reference import rms_norm_per_token_quant_reference
 from tileops.norm.rows.call import LayerNormCall, start_aligned
 from tileops.norm.rows.kernels import RowsInterface
@@ -70,6 +75,11 @@ class RMSNormPerTokenQuantFwdOp(Op):
         TargetError: the target cannot serve the call.
     """
 
+    kernel_types: ClassVar[Mapping[str, type[Kernel]]] = {
+        "rms_norm_per_token_quant": RMSNormPerTokenQuantKernel,
+        "rms_norm_per_token_quant_on_chip": RMSNormPerTokenQuantOnChipKernel,
+        "rms_norm_per_token_quant_streaming": RMSNormPerTokenQuantStreamingKernel,
+    }
     interfaces: ClassVar[Mapping[str, type[KernelInterface]]] = {
         "rms_norm_per_token_quant": RMSNormPerTokenQuantFwdInterface
     }

@@ -6,7 +6,7 @@ Pure Python: no torch, no TileLang. Widths are in elements, dtypes are TileLang'
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 __all__ = [
     "ACCESS_BYTES",
@@ -45,10 +45,12 @@ SHARED_BYTES = {
     "sm_120a": 99 * 1024,
 }
 
-#: How an access treats the caches, in the order in which device.py numbers them: not said; not kept
-#: in L1 (a store: the streaming store); first to leave L2; last to leave it.
-Hint = Literal["none", "no_l1", "first", "last"]
-HINTS: tuple[Hint, ...] = ("none", "no_l1", "first", "last")
+#: How an access treats the caches, as device.py numbers them: not said; through the cache of
+#: constants ("const", no memory that the kernel writes); not kept in L1; both; streaming (``.cs``);
+#: the first to leave both caches; the last; not kept in L1 and the first to leave L2. Stores know
+#: "none", "streaming" and "first".
+Hint = Literal["none", "const", "no_l1", "const_no_l1", "streaming", "first", "last", "no_l1_first"]
+HINTS: tuple[Hint, ...] = get_args(Hint)
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class RowConfig:
         blocks_per_sm: blocks that must fit a multiprocessor at once; the compiler keeps its
             registers below what that needs.
         load: how reads of x, and of what is added to it, treat the caches.
+        columns: how those of the weight and its like do.
         store: how writes do.
     """
 
@@ -77,6 +80,7 @@ class RowConfig:
     phased: bool = False
     blocks_per_sm: int = 1
     load: Hint = "none"
+    columns: Hint = "const"
     store: Hint = "none"
 
     @property
@@ -86,6 +90,10 @@ class RowConfig:
     @property
     def rows(self) -> int:
         return self.rows_per_block
+
+    @property
+    def again(self) -> Hint:
+        return self.load
 
     def accesses(self, n: int) -> int:
         """Accesses that each thread makes to cover a row of ``n``."""
@@ -104,9 +112,11 @@ class WideConfig:
         unroll: accesses that are handled together; both counts are multiples of it.
         cluster: blocks that share a row.
         phased: as in RowConfig.
-        fetch: how shared memory is filled: by loads and stores, by ``cp.async``, or by one bulk
-            copy; the last two only where nothing is added to x.
-        blocks_per_sm, load, store: as in RowConfig.
+        asynchronous: whether shared memory is filled by ``cp.async``, where nothing is added to x,
+            or by loads and stores.
+        backwards: whether what is read again is read from its end on.
+        again: how the reads that come again treat the caches.
+        blocks_per_sm, load, columns, store: as in RowConfig.
     """
 
     threads: int
@@ -116,9 +126,12 @@ class WideConfig:
     unroll: int
     cluster: int = 1
     phased: bool = False
-    fetch: Literal["loads", "async", "bulk"] = "loads"
+    asynchronous: bool = False
+    backwards: bool = False
     blocks_per_sm: int = 1
     load: Hint = "none"
+    again: Hint = "none"
+    columns: Hint = "const"
     store: Hint = "none"
 
     @property
@@ -157,6 +170,8 @@ class Build:
         n: elements of a row.
         dtype: x's.
         config: the layout.
+        many: another, for calls of ``many_rows`` rows or more: both are in the program, since a
+            call with another number of rows builds nothing.
         weight, bias: their dtypes; None is none.
         offset: whether a number is added to the weight.
         bounded: whether a quantized row's scale has an upper bound.
@@ -165,6 +180,8 @@ class Build:
     n: int
     dtype: str
     config: Config
+    many: Config | None = None
+    many_rows: int = 0
     weight: str | None = None
     bias: str | None = None
     offset: bool = False

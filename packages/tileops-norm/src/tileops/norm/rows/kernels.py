@@ -57,12 +57,13 @@ class RowKernel(Kernel):
     def build_for(cls, call: LayerNormCall, arch: str) -> Build:
         """What the program for ``call`` depends on."""
         dtype = dtype_name(call.dtype)
+        choice = choices.choose(cls.placing, cls.row_op, call.n, dtype, call.aligned, arch)
         return Build(
             call.n,
             dtype,
-            choices.choose(cls.placing, cls.row_op, call.n, dtype, call.aligned, arch),
-            None if call.weight_dtype is None else dtype_name(call.weight_dtype),
-            None if call.bias_dtype is None else dtype_name(call.bias_dtype),
+            *choice,
+            weight=None if call.weight_dtype is None else dtype_name(call.weight_dtype),
+            bias=None if call.bias_dtype is None else dtype_name(call.bias_dtype),
             offset=call.weight_dtype is not None and call.weight_offset != 0.0,
             bounded=call.scale_ub is not None,
         )

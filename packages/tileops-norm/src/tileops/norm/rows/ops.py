@@ -26,7 +26,8 @@ class RowOp:
     1. ``v = x``; with ``residual`` among the inputs ``v = residual + x``, with ``gate`` too
        ``v = residual + gate * x``; the sum is rounded to x's dtype and written to
        ``residual_out``.
-    2. ``z = v / sqrt(mean(v**2) + eps)``, or for "layer" ``z = (v - mean(v)) / sqrt(var(v) + eps)``.
+    2. ``z = v / sqrt(mean(v**2) + eps)``, or for "layer"
+       ``z = (v - mean(v)) / sqrt(var(v) + eps)``.
     3. ``z * (weight + weight_offset) + bias``, or where modulated ``z * (1 + scale) + shift``.
     4. ``y`` is that, rounded to x's dtype; where quantized it is divided by its row's ``scale``
        and rounded to float8_e4m3fn.

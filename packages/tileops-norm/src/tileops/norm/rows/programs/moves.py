@@ -17,15 +17,18 @@ TileLang 0.1.15 would guard each access by the buffer's size a second time.
 from types import SimpleNamespace
 from typing import Any
 
-from .configs import HINTS, ITEMSIZE, Config
-from .ops import RowOp
+from tileops.norm.rows.configs import HINTS, ITEMSIZE, Config
+from tileops.norm.rows.ops import RowOp
 
 __all__ = ["Line", "Place", "moves"]
 
 
 class Line(SimpleNamespace):
-    """One row of a tensor: ``tensor``, its address, ``base``, the row's first element, ``kind``, the
-    dtype. ``own_phase`` says that its phase is not that of x's row."""
+    """One row of a tensor.
+
+    ``tensor``: its address. ``base``: the row's first element. ``kind``: the dtype. ``own_phase``:
+    whether its phase is not that of x's row; such rows are never written.
+    """
 
 
 class Place(SimpleNamespace):
@@ -45,7 +48,8 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
     lanes, vector, phased = config.lanes, config.vector, config.phased
     slice_size = config.accesses(n) * lanes * vector
     even = not phased and n == slice_size * config.cluster
-    load, store = HINTS.index(config.load), HINTS.index(config.store)
+    load, again = HINTS.index(config.load), HINTS.index(config.again)
+    columns_hint, store = HINTS.index(config.columns), HINTS.index(config.store)
     out_dtype = "float8_e4m3fn" if op.quantized else dtype
 
     def start(at: Any, i: Any) -> Any:
@@ -99,12 +103,13 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
     @T.macro
     def read_access(line, to, slot, at, i, hint):
         """to[slot] = access i of the row."""
+        free = "true" if line.own_phase else "false"
         size = vector * ITEMSIZE[line.kind]
         shifted = "_shifted" if phased and line.own_phase else ""
         if inside(at, i):
             T.call_extern(
                 "handle",
-                f"rows::get{shifted}<{size}, {hint}>",
+                f"rows::get{shifted}<{size}, {hint}, {free}>",
                 T.address_of(to[slot, 0]),
                 address(line, at, i),
             )
@@ -145,7 +150,7 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
         """Each column's buffer [count] = accesses i on of its row."""
         for column in columns:
             for k in counted(count):
-                read_access(column.line, column.buffer, k, at, i + k, -1)
+                read_access(column.line, column.buffer, k, at, i + k, columns_hint)
 
     @T.macro
     def read_rows(held, other, count, at, i):
@@ -183,7 +188,7 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
         """held [count] = what was read, or added up and written, from access i on."""
         for k in counted(count):
             source = line(at, "residual_out" if op.added else "x")
-            read_access(source, held, k, at, i + k, load)
+            read_access(source, held, k, at, i + k, again)
 
     @T.macro
     def write_rows(values, at, i):

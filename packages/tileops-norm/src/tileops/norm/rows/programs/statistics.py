@@ -3,17 +3,19 @@
 Every thread of a row gets the same bits: what its warps found is added up in one order.
 
 For layer normalization no sum of squares is subtracted from another. Each warp takes the mean of
-its elements, then the squares and the sum of their distances from it, and the warps' findings are
-joined by the formula of Chan, Golub and LeVeque. The sum of the distances is zero but for the
-rounding of the mean, which it corrects: the row's mean is known to twice float32's digits, so a
-mean that is large beside the variance costs no digits of y.
+its elements, or where it reads them but once of the first of them, then the sum of the distances
+from it and of their squares, and the warps' findings are joined by the formula of Chan, Golub and
+LeVeque. The sum of the distances corrects the mean, which is so known to twice float32's digits: a
+mean that is large beside the variance costs no digits of y. Nor does a first part whose mean is
+far from the rest's: that distance is a part of the variance itself. Where a warp's first part is
+one ``k``-th of what it has, its sum of squares is at most ``k`` times what is left of it.
 """
 
 from types import SimpleNamespace
 from typing import Any
 
-from .configs import Config
-from .ops import RowOp
+from tileops.norm.rows.configs import Config
+from tileops.norm.rows.ops import RowOp
 
 __all__ = ["statistics"]
 
@@ -22,7 +24,7 @@ def statistics(op: RowOp, n: int, config: Config, moves: Any) -> Any:
     """Macros for rows of ``n``; ``at`` is a Place."""
     import tilelang.language as T
 
-    lanes, vector, rows = config.lanes, config.vector, config.rows
+    lanes, vector = config.lanes, config.vector
     warps = max(lanes // 32, 1)
     parts = warps * config.cluster
     accesses = config.accesses(n)
@@ -95,13 +97,13 @@ def statistics(op: RowOp, n: int, config: Config, moves: Any) -> Any:
                 part[0] += T.cast(held[k, v], "float32")
             total[0] += part[0]
 
-    def elements(at: Any) -> Any:
-        """How many elements of the row the thread's warp holds, as float32."""
-        if moves.even:
-            return T.float32(full)
+    def elements(at: Any, count: int) -> Any:
+        """How many elements of the row the thread's warp has in its first accesses, as float32."""
+        if moves.whole(count - 1) and not config.phased:
+            return T.float32(count * min(lanes, 32) * vector)
         found = T.int32(0)
         warp = at.lane // 32 * 32 if lanes > 32 else 0
-        for i in range(accesses):
+        for i in range(count):
             first = at.rank * moves.slice_size + (i * lanes + warp) * vector - at.phase
             last = T.min(first + min(lanes, 32) * vector, n)
             found = found + T.max(last - T.max(first, 0), 0)
@@ -109,7 +111,7 @@ def statistics(op: RowOp, n: int, config: Config, moves: Any) -> Any:
 
     @T.macro
     def warp_mean(total, cells):
-        """total = the mean of the warp's elements, of which there are ``cells``."""
+        """total = the mean of what the warp added up, ``cells`` elements."""
         over_lanes(total)
         total[0] = total[0] / T.max(cells[0], 1.0)
 
@@ -139,7 +141,8 @@ def statistics(op: RowOp, n: int, config: Config, moves: Any) -> Any:
             gap = T.alloc_local((1,), "float32")
             held = T.alloc_local((1,), "float32")
             row = at.thread // lanes
-            share(box, (mean, distance, square) if moves.even else (mean, distance, square, cells), at)
+            found = (mean, distance, square)
+            share(box, found if moves.even else (*found, cells), at)
             mean[0] = 0.0
             for k in T.unroll(parts):
                 mean[0] += box[0, row, k] * (full if moves.even else box[3, row, k])

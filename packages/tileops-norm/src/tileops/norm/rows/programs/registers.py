@@ -2,20 +2,19 @@
 
 from typing import Any
 
-from .configs import Build
-from .device import SOURCE
-from .ops import RowOp
-from .parts import parts
+from tileops.norm.rows.configs import Build, RowConfig
+from tileops.norm.rows.ops import RowOp
+from tileops.norm.rows.programs.device import SOURCE
+from tileops.norm.rows.programs.parts import parts
 
 __all__ = ["rows_in_registers"]
 
 
-def rows_in_registers(op: RowOp, build: Build) -> Any:
+def rows_in_registers(op: RowOp, build: Build, config: RowConfig) -> Any:
     """A row in one block, or in one cluster of blocks; short rows share a block, or a warp."""
     import tilelang.language as T
 
-    config = build.config
-    part = parts(op, build)
+    part = parts(op, build, config)
     move = part.move
     count = config.accesses(build.n)
 
@@ -42,11 +41,10 @@ def rows_in_registers(op: RowOp, build: Build) -> Any:
                 move.read_columns(s.columns, count, at, 0)
             move.add_rows(held, s.other, s.gates, count, at, 0)
             part.begin(s)
-            part.add(s, held, count)
+            part.begin_mean(s, held, count, at)
             if part.layer:
-                part.middle(s, at)
                 move.keep_packed(held, count, build.dtype, s.mean)
-                part.add_distances(s, held, count, at, 0)
+            part.add(s, held, count, at, 0)
             if config.cluster > 1:
                 T.call_extern("handle", "rows::cluster_wait")
             part.end(s, at)

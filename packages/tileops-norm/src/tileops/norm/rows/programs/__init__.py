@@ -16,10 +16,10 @@ so rows are independent of M.
 from types import SimpleNamespace
 from typing import Any
 
-from .configs import Build, RowConfig
-from .ops import RowOp
-from .registers import rows_in_registers
-from .wide import wide_rows
+from tileops.norm.rows.configs import Build, Config, RowConfig
+from tileops.norm.rows.ops import RowOp
+from tileops.norm.rows.programs.registers import rows_in_registers
+from tileops.norm.rows.programs.wide import wide_rows
 
 __all__ = ["parameters", "program"]
 
@@ -53,11 +53,18 @@ def parameters(op: RowOp, build: Build) -> tuple[str, ...]:
     return tuple(name for name in (*_TENSORS, *_NUMBERS) if name in present)
 
 
+def _body(op: RowOp, build: Build, config: Config) -> Any:
+    if isinstance(config, RowConfig):
+        return rows_in_registers(op, build, config)
+    return wide_rows(op, build, config)
+
+
 def program(op: RowOp, build: Build) -> Any:
-    """The ``PrimFunc`` of one op in one layout."""
+    """The ``PrimFunc`` of one op in one layout, or in two between which it chooses by ``m``."""
     import tilelang.language as T
 
-    body = (rows_in_registers if isinstance(build.config, RowConfig) else wide_rows)(op, build)
+    few = _body(op, build, build.config)
+    many = few if build.many is None else _body(op, build, build.many)
 
     @T.prim_func
     def entry(
@@ -79,27 +86,29 @@ def program(op: RowOp, build: Build) -> Any:
         scale_rows: T.int64,
         shift_rows: T.int64,
     ):
-        body(
-            SimpleNamespace(
-                x=x,
-                residual=residual,
-                gate=gate,
-                weight=weight,
-                bias=bias,
-                scale=scale,
-                shift=shift,
-                y=y,
-                row_scale=row_scale,
-                residual_out=residual_out,
-                m=m,
-                eps=eps,
-                offset=offset,
-                bound=bound,
-                gate_rows=gate_rows,
-                scale_rows=scale_rows,
-                shift_rows=shift_rows,
-            )
+        a = SimpleNamespace(
+            x=x,
+            residual=residual,
+            gate=gate,
+            weight=weight,
+            bias=bias,
+            scale=scale,
+            shift=shift,
+            y=y,
+            row_scale=row_scale,
+            residual_out=residual_out,
+            m=m,
+            eps=eps,
+            offset=offset,
+            bound=bound,
+            gate_rows=gate_rows,
+            scale_rows=scale_rows,
+            shift_rows=shift_rows,
         )
+        if build.many is None or m < build.many_rows:
+            few(a)
+        else:
+            many(a)
 
     # What the op has not is no parameter: each costs a launch some time. By position, since a
     # macro that takes a parameter renames it.

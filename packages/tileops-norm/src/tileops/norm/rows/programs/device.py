@@ -7,13 +7,15 @@ program's source, so it uses CUDA's alone.
 __all__ = ["SOURCE"]
 
 SOURCE = r"""
+#ifndef TILEOPS_NORM_ROWS  // a program of two kernels has this text twice
+#define TILEOPS_NORM_ROWS
 #include <cstdint>
 #include <cuda_fp8.h>
 
 namespace rows {
 
-// How an access treats the caches, as configs.Hint numbers them.
-enum Hint { kNone, kNoL1, kFirst, kLast };
+// How an access treats the caches, as configs.HINTS numbers them.
+enum Hint { kNone, kConst, kNoL1, kConstNoL1, kStreaming, kFirst, kLast, kNoL1First };
 
 template <int kHint> __device__ __forceinline__ uint64_t policy() {
   uint64_t bits;
@@ -33,38 +35,49 @@ template <> struct Word<8> { using Type = uint2; };
 template <> struct Word<16> { using Type = uint4; };
 
 // Loads and stores are spelt out as ones of global memory: of an address that came as a number the
-// compiler knows no more than that it points somewhere. Those of x keep their order with the stores,
-// which may write the same memory; kConst are of memory that nobody writes, and may be moved.
-enum { kConst = -1 };
+// compiler knows no more than that it points somewhere. Those of x keep their order with the
+// stores, which may write the same memory. Those of memory that nobody writes are free to be moved.
+#define ROWS_LOAD(text, ...)                                                                       \
+  if constexpr (kFree) {                                                                           \
+    asm("ld.global" text " {%0, %1, %2, %3}, [%4]" __VA_ARGS__);                                   \
+  } else {                                                                                         \
+    asm volatile("ld.global" text " {%0, %1, %2, %3}, [%4]" __VA_ARGS__);                          \
+  }
+#define ROWS_TO : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from)
 
-template <int kHint> __device__ __forceinline__ uint4 load16(int64_t from) {
+template <int kHint, bool kFree> __device__ __forceinline__ uint4 load16(int64_t from) {
   uint4 v;
-  if constexpr (kHint == kConst) {
-    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from));
-  } else if constexpr (kHint == kNone) {
-    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from));
+  if constexpr (kHint == kNone) {
+    ROWS_LOAD(".v4.u32", ";" ROWS_TO)
+  } else if constexpr (kHint == kConst) {
+    ROWS_LOAD(".nc.v4.u32", ";" ROWS_TO)
   } else if constexpr (kHint == kNoL1) {
-    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from));
-  } else if constexpr (kHint == kFirst) {
-    asm volatile("ld.global.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from), "l"(policy<kHint>()));
+    ROWS_LOAD(".L1::no_allocate.v4.u32", ";" ROWS_TO)
+  } else if constexpr (kHint == kConstNoL1) {
+    ROWS_LOAD(".nc.L1::no_allocate.v4.u32", ";" ROWS_TO)
+  } else if constexpr (kHint == kStreaming) {
+    ROWS_LOAD(".cs.v4.u32", ";" ROWS_TO)
   } else {
-    asm volatile("ld.global.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from), "l"(policy<kHint>()));
+    const uint64_t bits = policy<kHint>();
+    if constexpr (kHint == kFirst) {
+      ROWS_LOAD(".L1::evict_first.L2::cache_hint.v4.u32", ", %5;" ROWS_TO, "l"(bits))
+    } else if constexpr (kHint == kLast) {
+      ROWS_LOAD(".L1::evict_last.L2::cache_hint.v4.u32", ", %5;" ROWS_TO, "l"(bits))
+    } else {
+      ROWS_LOAD(".L1::no_allocate.L2::cache_hint.v4.u32", ", %5;" ROWS_TO, "l"(bits))
+    }
   }
   return v;
 }
 
 // to = kBytes of registers, from = the address of global memory, a multiple of kBytes (of 16 where
 // there are more).
-template <int kBytes, int kHint> __device__ __forceinline__ void get(void *to, int64_t from) {
+template <int kBytes, int kHint, bool kFree>
+__device__ __forceinline__ void get(void *to, int64_t from) {
   if constexpr (kBytes >= 16) {
 #pragma unroll
     for (int i = 0; i < kBytes / 16; ++i) {
-      reinterpret_cast<uint4 *>(to)[i] = load16<kHint>(from + 16 * i);
+      reinterpret_cast<uint4 *>(to)[i] = load16<kHint, kFree>(from + 16 * i);
     }
   } else if constexpr (kBytes == 8) {
     uint2 v;
@@ -84,7 +97,7 @@ template <int kBytes, int kHint> __device__ __forceinline__ void put(int64_t to,
     if constexpr (kHint == kNone) {
       asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
                    : : "l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
-    } else if constexpr (kHint == kNoL1) {
+    } else if constexpr (kHint == kStreaming) {
       asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};"
                    : : "l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
     } else {
@@ -122,7 +135,7 @@ __device__ __forceinline__ void realign(void *to, uint32_t *r, uint32_t shift) {
 
 // As get of 16 bytes or more, where from is a multiple of the element's size only: the aligned
 // 16-byte words that hold any of it are read, and shifted. Each holds a byte that was asked for.
-template <int kBytes, int kHint>
+template <int kBytes, int kHint, bool kFree>
 __device__ __forceinline__ void get_shifted(void *to, int64_t from) {
   constexpr int kWords = kBytes / 4;
   const int64_t base = from & ~15ll;
@@ -131,7 +144,7 @@ __device__ __forceinline__ void get_shifted(void *to, int64_t from) {
 #pragma unroll
   for (int i = 0; i <= kWords / 4; ++i) {
     uint4 v = make_uint4(0, 0, 0, 0);
-    if (i < kWords / 4 || shift != 0) v = load16<kHint>(base + 16 * i);
+    if (i < kWords / 4 || shift != 0) v = load16<kHint, kFree>(base + 16 * i);
     r[4 * i] = v.x, r[4 * i + 1] = v.y, r[4 * i + 2] = v.z, r[4 * i + 3] = v.w;
   }
   realign<kWords>(to, r, shift);
@@ -150,7 +163,7 @@ __device__ __forceinline__ void get_part(void *to, int64_t from, int64_t begin, 
     const int64_t at = base + 16 * i;
     uint4 v = make_uint4(0, 0, 0, 0);
     if (at + 16 > begin && at < end && (i < kWords / 4 || shift != 0)) {
-      v = load16<kNone>(at);
+      v = load16<kNone, false>(at);
     }
     r[4 * i] = v.x, r[4 * i + 1] = v.y, r[4 * i + 2] = v.z, r[4 * i + 3] = v.w;
   }
@@ -207,13 +220,16 @@ __device__ __forceinline__ uint32_t shared_address(const void *p) {
 }
 
 // Copies into shared memory that go on while the thread does something else.
-template <int kBytes> __device__ __forceinline__ void fetch(void *to, int64_t from) {
-  if constexpr (kBytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
-                 : : "r"(shared_address(to)), "l"(from) : "memory");
-  } else {
+template <int kBytes, int kHint> __device__ __forceinline__ void fetch(void *to, int64_t from) {
+  const uint32_t at = shared_address(to);
+  if constexpr (kBytes < 16) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;"
-                 : : "r"(shared_address(to)), "l"(from), "n"(kBytes) : "memory");
+                 : : "r"(at), "l"(from), "n"(kBytes) : "memory");
+  } else if constexpr (kHint == kFirst || kHint == kLast || kHint == kNoL1First) {
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;"
+                 : : "r"(at), "l"(from), "l"(policy<kHint>()) : "memory");
+  } else {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(at), "l"(from) : "memory");
   }
 }
 
@@ -222,36 +238,6 @@ __device__ __forceinline__ void await_fetched() {
 }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-
-// One thread copies a whole piece of a row; all threads of the block await it.
-__device__ __forceinline__ void bulk_begin(void *barrier) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" : : "r"(shared_address(barrier)) : "memory");
-  asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
-}
-
-template <int kHint>
-__device__ __forceinline__ void bulk_fetch(void *to, int64_t from, int bytes, void *barrier) {
-  const uint32_t at = shared_address(barrier);
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
-               : : "r"(at), "r"(bytes) : "memory");
-  if constexpr (kHint == kNone || kHint == kNoL1) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
-                 " [%0], [%1], %2, [%3];"
-                 : : "r"(shared_address(to)), "l"(from), "r"(bytes), "r"(at) : "memory");
-  } else {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"
-                 " [%0], [%1], %2, [%3], %4;"
-                 : : "r"(shared_address(to)), "l"(from), "r"(bytes), "r"(at), "l"(policy<kHint>())
-                 : "memory");
-  }
-}
-
-__device__ __forceinline__ void bulk_await(void *barrier) {
-  asm volatile("{\n.reg .pred done;\nagain:\n"
-               "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], 0;\n"
-               "@done bra.uni end;\nbra.uni again;\nend:\n}"
-               : : "r"(shared_address(barrier)) : "memory");
-}
 
 // Writes to the same place of another block of the cluster.
 __device__ __forceinline__ void send(void *slot, int rank, float value) {
@@ -272,4 +258,5 @@ __device__ __forceinline__ void cluster_wait() {
 #endif
 
 }  // namespace rows
+#endif
 """

@@ -3,19 +3,19 @@
 from types import SimpleNamespace
 from typing import Any
 
-from .configs import Build
-from .moves import Line, Place, moves
-from .ops import RowOp
-from .statistics import statistics
+from tileops.norm.rows.configs import Build, Config
+from tileops.norm.rows.ops import RowOp
+from tileops.norm.rows.programs.moves import Line, Place, moves
+from tileops.norm.rows.programs.statistics import statistics
 
 __all__ = ["parts"]
 
 
-def parts(op: RowOp, build: Build) -> Any:
+def parts(op: RowOp, build: Build, config: Config) -> Any:
     """The macros and functions that a program of ``op`` is written with."""
     import tilelang.language as T
 
-    n, dtype, config = build.n, build.dtype, build.config
+    n, dtype = build.n, build.dtype
     move = moves(op, n, dtype, config)
     stats = statistics(op, n, config, move)
     layer = op.statistics == "layer"
@@ -33,7 +33,9 @@ def parts(op: RowOp, build: Build) -> Any:
             row, lane = row + thread // config.lanes, thread % config.lanes
         base = row * n
         phase = T.cast(base % config.vector, "int32") if config.phased else 0
-        return Place(row=row, m=a.m, base=base, phase=phase, rank=rank, lane=lane, thread=thread, a=a)
+        return Place(
+            row=row, m=a.m, base=base, phase=phase, rank=rank, lane=lane, thread=thread, a=a
+        )
 
     def columns(names: Any, count: int, at: Place) -> list[Any]:
         """Registers for ``count`` accesses of each tensor of ``names`` that there is."""
@@ -67,33 +69,32 @@ def parts(op: RowOp, build: Build) -> Any:
 
     @T.macro
     def begin(s):
-        s.mean[0] = 0.0
         s.factor[0] = 0.0
         s.distance[0] = 0.0
         s.largest[0] = 0.0
 
     @T.macro
-    def add(s, held, count):
-        """The first pass: the sum of squares, or the sum."""
+    def begin_mean(s, held, count, at):
+        """What distances are taken from: the mean of the warp's first ``count`` accesses."""
         if layer:
+            s.mean[0] = 0.0
             stats.add_up(held, count, s.mean)
+            s.cells[0] = stats.elements(at, count)
+            stats.warp_mean(s.mean, s.cells)
+
+    @T.macro
+    def add(s, held, count, at, i):
+        """Add up squares, or distances and their squares, of ``count`` accesses from i on."""
+        if layer:
+            stats.add_distances(held, count, s.mean, s.distance, s.factor, at, i)
         else:
             stats.add_squares(held, count, s.factor)
-
-    @T.macro
-    def add_distances(s, held, count, at, i):
-        """The second pass, of layer normalization alone, after ``middle``."""
-        stats.add_distances(held, count, s.mean, s.distance, s.factor, at, i)
-
-    @T.macro
-    def middle(s, at):
-        s.cells[0] = stats.elements(at)
-        stats.warp_mean(s.mean, s.cells)
 
     @T.macro
     def end(s, at):
         """The row's mean and factor, which all its threads agree on."""
         if layer:
+            s.cells[0] = stats.elements(at, config.accesses(n))
             stats.join(s.mean, s.distance, s.factor, s.cells, s.low, s.box, at, at.a.eps)
         else:
             stats.reciprocal_rms(s.factor, s.box, at, at.a.eps)
@@ -164,9 +165,8 @@ def parts(op: RowOp, build: Build) -> Any:
         place=place,
         state=state,
         begin=begin,
+        begin_mean=begin_mean,
         add=add,
-        middle=middle,
-        add_distances=add_distances,
         end=end,
         find_largest=find_largest,
         choose_scale=choose_scale,

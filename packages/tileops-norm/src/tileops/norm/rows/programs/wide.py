@@ -1,39 +1,33 @@
-"""Rows that are held in registers and shared memory, as a TileLang program."""
+"""Rows that are not, or not all, held in registers, as a TileLang program."""
 
 from typing import Any
 
-from .configs import ITEMSIZE, HINTS, Build
-from .device import SOURCE
-from .ops import RowOp
-from .parts import parts
+from tileops.norm.rows.configs import HINTS, ITEMSIZE, Build, WideConfig
+from tileops.norm.rows.ops import RowOp
+from tileops.norm.rows.programs.device import SOURCE
+from tileops.norm.rows.programs.parts import parts
 
 __all__ = ["wide_rows"]
 
 
-def wide_rows(op: RowOp, build: Build) -> Any:
-    """A row in one block, or in one cluster of blocks: part in registers, part in shared memory.
+def wide_rows(op: RowOp, build: Build, config: WideConfig) -> Any:
+    """A row in one block, or in one cluster: part in registers, part in shared memory, or neither.
 
-    What fits neither is read again for each further pass. Each thread reads back only what it
-    stored or fetched itself, so shared memory needs no barrier of its own, but where one thread
-    fetches for all. The passes after the first go backwards, to start with what the caches saw
-    last.
+    What is in neither is read again for each further pass, from the caches where they still have
+    it. Each thread reads back only what it stored or fetched itself, so shared memory needs no
+    barrier of its own.
     """
     import tilelang.language as T
 
-    config, dtype = build.config, build.dtype
+    dtype = build.dtype
     threads, vector, unroll = config.threads, config.vector, config.unroll
-    part = parts(op, build)
+    part = parts(op, build, config)
     move = part.move
     first, chunks = config.in_registers, config.in_shared // unroll
     rest = config.streamed(build.n) // unroll
-    hint = HINTS.index(config.load)
-    bulk_bytes = config.in_shared * threads * vector * ITEMSIZE[dtype]
-
-    @T.macro
-    def stash_away(stash, c, moving, at):
-        for u in T.unroll(unroll):
-            for v in T.vectorized(vector):
-                stash[c, u, at.thread, v] = moving[u, v]
+    asynchronous = (
+        config.asynchronous and not op.added and not config.phased and vector * ITEMSIZE[dtype] >= 4
+    )
 
     @T.macro
     def take(s, moving, i, at):
@@ -43,42 +37,24 @@ def wide_rows(op: RowOp, build: Build) -> Any:
         move.add_rows(moving, s.other, s.gates, unroll, at, i)
 
     @T.macro
-    def fetch(stash, barrier, at):
+    def fetch(stash, at):
         """Ask for all of the row that goes to shared memory, and wait."""
-        if config.fetch == "bulk":
-            if at.thread == 0:
-                T.call_extern("handle", "rows::bulk_begin", T.address_of(barrier[0]))
-            T.sync_threads()
-            if at.thread == 0:
-                size = T.min(
-                    bulk_bytes, T.max(build.n - move.start(at, first), 0) * ITEMSIZE[dtype]
-                )
-                T.call_extern(
-                    "handle",
-                    f"rows::bulk_fetch<{hint}>",
-                    T.address_of(stash[0, 0, 0, 0]),
-                    move.address(at, first),
-                    size,
-                    T.address_of(barrier[0]),
-                )
-            T.call_extern("handle", "rows::bulk_await", T.address_of(barrier[0]))
-        else:
-            for c in T.serial(chunks):
-                for u in T.unroll(unroll):
-                    if move.inside(at, first + c * unroll + u):
-                        T.call_extern(
-                            "handle",
-                            f"rows::fetch<{vector * ITEMSIZE[dtype]}>",
-                            T.address_of(stash[c, u, at.thread, 0]),
-                            move.address(at, first + c * unroll + u),
-                        )
-            T.call_extern("handle", "rows::await_fetched")
+        for c in T.serial(chunks):
+            for u in T.unroll(unroll):
+                if move.inside(at, first + c * unroll + u):
+                    T.call_extern(
+                        "handle",
+                        f"rows::fetch<{vector * ITEMSIZE[dtype]}, {HINTS.index(config.load)}>",
+                        T.address_of(stash[c, u, at.thread, 0]),
+                        move.address(at, first + c * unroll + u),
+                    )
+        T.call_extern("handle", "rows::await_fetched")
 
     @T.macro
     def take_back(stash, c, moving, at):
         """moving = what was stored, or fetched: zeros outside of the row."""
         for u in T.unroll(unroll):
-            if config.fetch == "loads" or move.inside(at, first + c * unroll + u):
+            if not asynchronous or move.inside(at, first + c * unroll + u):
                 for v in T.vectorized(vector):
                     moving[u, v] = stash[c, u, at.thread, v]
             else:
@@ -89,9 +65,9 @@ def wide_rows(op: RowOp, build: Build) -> Any:
     def again(visit, s, held, moving, stash, at):
         """visit(s, some accesses, at, the first of them), for all of the row."""
         for c in T.serial(rest):
-            back = first + (chunks + rest - 1 - c) * unroll
-            move.read_again(moving, unroll, at, back)
-            visit(s, moving, at, back)
+            i = first + (chunks + (rest - 1 - c if config.backwards else c)) * unroll
+            move.read_again(moving, unroll, at, i)
+            visit(s, moving, at, i)
         for c in T.serial(chunks):
             take_back(stash, c, moving, at)
             visit(s, moving, at, first + c * unroll)
@@ -100,10 +76,6 @@ def wide_rows(op: RowOp, build: Build) -> Any:
                 for v in T.vectorized(vector):
                     moving[u, v] = held[c * unroll + u, v]
             visit(s, moving, at, c * unroll)
-
-    @T.macro
-    def add_distances(s, moving, at, i):
-        part.add_distances(s, moving, unroll, at, i)
 
     @T.macro
     def find_largest(s, moving, at, i):
@@ -126,7 +98,6 @@ def wide_rows(op: RowOp, build: Build) -> Any:
             held = T.alloc_local((max(first, 1), vector), dtype)
             moving = T.alloc_local((unroll, vector), dtype)
             stash = T.alloc_shared((max(chunks, 1), unroll, threads, vector), dtype)
-            barrier = T.alloc_shared((1,), "uint64")
             s = part.state(unroll, at)
 
             if config.cluster > 1:
@@ -138,22 +109,27 @@ def wide_rows(op: RowOp, build: Build) -> Any:
                 for u in T.unroll(unroll):
                     for v in T.vectorized(vector):
                         held[c * unroll + u, v] = moving[u, v]
-                part.add(s, moving, unroll)
-            if config.fetch != "loads":
-                fetch(stash, barrier, at)
+                if c == 0:
+                    part.begin_mean(s, moving, unroll, at)
+                part.add(s, moving, unroll, at, c * unroll)
+            if asynchronous:
+                fetch(stash, at)
             for c in T.serial(chunks):
-                if config.fetch == "loads":
-                    take(s, moving, first + c * unroll, at)
-                    stash_away(stash, c, moving, at)
-                else:
+                if asynchronous:
                     take_back(stash, c, moving, at)
-                part.add(s, moving, unroll)
+                else:
+                    take(s, moving, first + c * unroll, at)
+                    for u in T.unroll(unroll):
+                        for v in T.vectorized(vector):
+                            stash[c, u, at.thread, v] = moving[u, v]
+                if first == 0 and c == 0:
+                    part.begin_mean(s, moving, unroll, at)
+                part.add(s, moving, unroll, at, first + c * unroll)
             for c in T.serial(rest):
                 take(s, moving, first + (chunks + c) * unroll, at)
-                part.add(s, moving, unroll)
-            if part.layer:
-                part.middle(s, at)
-                again(add_distances, s, held, moving, stash, at)
+                if first == 0 and chunks == 0 and c == 0:
+                    part.begin_mean(s, moving, unroll, at)
+                part.add(s, moving, unroll, at, first + (chunks + c) * unroll)
             if config.cluster > 1:
                 T.call_extern("handle", "rows::cluster_wait")
             part.end(s, at)
