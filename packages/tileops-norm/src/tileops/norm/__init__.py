@@ -10,6 +10,17 @@ from tileops.norm.__about__ import __version__
 # Before any entry is read: another manifest would fail there, and not say why.
 require_manifest("tileops-norm")
 
+from tileops.norm.channels import (  # noqa: E402
+    BatchNormFwdOp,
+    GroupNormFwdOp,
+    InstanceNormFwdOp,
+)
 from tileops.norm.rms_norm import RMSNormFwdOp  # noqa: E402
 
-__all__ = ["RMSNormFwdOp", "__version__"]
+__all__ = [
+    "BatchNormFwdOp",
+    "GroupNormFwdOp",
+    "InstanceNormFwdOp",
+    "RMSNormFwdOp",
+    "__version__",
+]

@@ -9,6 +9,7 @@ import torch
 
 from tileops.core.bench.baselines import Baseline, register_baseline
 from tileops.core.contract import CompileCase, register
+from tileops.norm.channels import contracts as _channels  # noqa: F401  # registers its own
 from tileops.norm.rms_norm import RMSNormFwdOp
 
 __all__: list[str] = []
