@@ -75,8 +75,11 @@ def columns(traits: Traits, layout: ColumnsLayout) -> Any:
             thread = T.get_thread_binding()
             rank = T.cast(block % cluster, "int32")
             index = T.cast(block // cluster, "int32")
-            rows = threads // tile
-            row = thread // tile
+            kept = T.alloc_local((2,), "int32")
+            kept[0] = T.cast(threads // T.cast(tile, "uint32"), "int32")
+            kept[1] = T.cast(T.cast(thread, "uint32") // T.cast(tile, "uint32"), "int32")
+            rows = kept[0]
+            row = kept[1]
             column = thread - row * tile
             at = T.cast(index, "int64") * tile + column
             active = row < rows and at < width

@@ -59,8 +59,11 @@ def columns_running(traits: Traits, layout: ColumnsRunningLayout) -> Any:
             offset = T.alloc_local((vector,), "float32")
             final = T.alloc_shared((2, MOST_CHANNELS), "float32")
             thread = T.get_thread_binding()
-            rows = threads // tile
-            row = thread // tile
+            kept = T.alloc_local((2,), "int32")
+            kept[0] = T.cast(threads // T.cast(tile, "uint32"), "int32")
+            kept[1] = T.cast(T.cast(thread, "uint32") // T.cast(tile, "uint32"), "int32")
+            rows = kept[0]
+            row = kept[1]
             column = thread - row * tile
             at = T.cast(index, "int64") * tile + column
             active = row < rows and at < width

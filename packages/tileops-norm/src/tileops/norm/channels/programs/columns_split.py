@@ -68,8 +68,11 @@ def columns_split(traits: Traits, layout: ColumnsSplitLayout) -> Any:
             counts = T.alloc_shared((threads,), "float32")
             state = T.alloc_local((3,), "float32")
             thread = T.get_thread_binding()
-            rows = threads // tile
-            row = thread // tile
+            kept = T.alloc_local((2,), "int32")
+            kept[0] = T.cast(threads // T.cast(tile, "uint32"), "int32")
+            kept[1] = T.cast(T.cast(thread, "uint32") // T.cast(tile, "uint32"), "int32")
+            rows = kept[0]
+            row = kept[1]
             at = T.cast(index, "int64") * tile + (thread - row * tile)
             active = row < rows and at < width
             first = T.cast(index, "int32") * together
@@ -108,8 +111,11 @@ def columns_split(traits: Traits, layout: ColumnsSplitLayout) -> Any:
             state2 = T.alloc_local((3,), "float32")
             thread2 = T.get_thread_binding()
             p2 = parts - 1 - T.cast(mirrored, "int32")
-            rows2 = threads // tile
-            row2 = thread2 // tile
+            kept2 = T.alloc_local((2,), "int32")
+            kept2[0] = T.cast(threads // T.cast(tile, "uint32"), "int32")
+            kept2[1] = T.cast(T.cast(thread2, "uint32") // T.cast(tile, "uint32"), "int32")
+            rows2 = kept2[0]
+            row2 = kept2[1]
             column = thread2 - row2 * tile
             at2 = T.cast(index2, "int64") * tile + column
             active2 = row2 < rows2 and at2 < width

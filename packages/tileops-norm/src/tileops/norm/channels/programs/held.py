@@ -71,11 +71,22 @@ def held(traits: Traits, layout: HeldLayout) -> Any:
             offset = T.alloc_local((accesses,), "float32")
             partial = T.alloc_shared((1, 3, together, warps), "float32")
             thread = T.get_thread_binding()
-            rank = T.cast(block % cluster, "int32")
-            unit = T.cast(block // cluster, "int64") * together + thread // lanes
-            lane = rank * lanes + thread % lanes
-            base = unit * pitch
-            end = T.if_then_else(unit < units, size, 0) if together > 1 else size
+            # Kept in registers of their own: TileLang would write them out, and try to simplify
+            # them, at each use, which made a build take half a minute.
+            kept = T.alloc_local((3,), "int32")
+            place = T.alloc_local((2,), "int64")
+            kept[0] = T.cast(block % cluster, "int32")
+            kept[1] = kept[0] * lanes + thread % lanes
+            place[0] = T.cast(block // cluster, "int64") * together + thread // lanes
+            place[1] = place[0] * pitch
+            rank = kept[0]
+            lane = kept[1]
+            unit = place[0]
+            base = place[1]
+            kept[2] = size
+            if together > 1 and unit >= units:
+                kept[2] = 0
+            end = kept[2]
 
             if cluster > 1:
                 T.cluster_arrive_relaxed()

@@ -63,8 +63,12 @@ def split(traits: Traits, layout: SplitLayout) -> Any:
             state = T.alloc_local((3,), "float32")
             partial = T.alloc_shared((1, 3, 1, warps), "float32")
             thread = T.get_thread_binding()
-            unit = T.cast(T.cast(block, "uint32") // T.cast(parts, "uint32"), "int64")
-            start = (T.cast(block, "int64") - unit * parts) * part
+            # Kept in registers of their own: TileLang would write the divisions out at each use.
+            kept = T.alloc_local((2,), "int64")
+            kept[0] = T.cast(T.cast(block, "uint32") // T.cast(parts, "uint32"), "int64")
+            kept[1] = (T.cast(block, "int64") - kept[0] * parts) * part
+            unit = kept[0]
+            start = kept[1]
             end = T.cast(T.min(start + part, size), place)
             length = T.cast(inner, place)
             piece.clear(state)
@@ -96,10 +100,13 @@ def split(traits: Traits, layout: SplitLayout) -> Any:
             reciprocal = T.alloc_local((1,), "float32")
             partial2 = T.alloc_shared((1, 3, 1, warps), "float32")
             thread2 = T.get_thread_binding()
-            block2 = units * parts - 1 - T.cast(mirrored, "int64")
-            unit2 = T.cast(T.cast(block2, "uint32") // T.cast(parts, "uint32"), "int64")
-            rank = T.cast(block2 - unit2 * parts, "int32")
-            start2 = T.cast(rank, "int64") * part
+            kept2 = T.alloc_local((3,), "int64")
+            kept2[0] = units * parts - 1 - T.cast(mirrored, "int64")
+            kept2[1] = T.cast(T.cast(kept2[0], "uint32") // T.cast(parts, "uint32"), "int64")
+            kept2[2] = kept2[0] - kept2[1] * parts
+            unit2 = kept2[1]
+            rank = kept2[2]
+            start2 = rank * part
             end2 = T.cast(T.min(start2 + part, size), place)
             length2 = T.cast(inner, place)
             first = piece.first_channel(unit2, groups, per)

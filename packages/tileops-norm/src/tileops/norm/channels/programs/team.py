@@ -81,10 +81,20 @@ def team(traits: Traits, layout: TeamLayout) -> Any:
             offset = T.alloc_local((unroll,), "float32")
             reciprocal = T.alloc_local((1,), "float32")
             thread = T.get_thread_binding()
-            crew = block // members
-            rank = block - crew * members
-            start = rank * part
-            end = T.min(start + part, size)
+            # Kept in registers of their own: TileLang would write the divisions out at each use.
+            kept = T.alloc_local((5,), "int32")
+            kept[0] = T.cast(T.cast(block, "uint32") // T.cast(members, "uint32"), "int32")
+            kept[1] = T.cast(block, "int32") - kept[0] * members
+            kept[2] = kept[1] * part
+            kept[3] = T.min(kept[2] + part, size)
+            kept[4] = T.cast(
+                T.cast(units - kept[0] + (teams - 1), "uint32") // T.cast(teams, "uint32"), "int32"
+            )
+            crew = kept[0]
+            rank = kept[1]
+            start = kept[2]
+            end = kept[3]
+            mine = kept[4]
 
             for d in T.unroll(depth):
                 for c in T.serial(chunks):
@@ -95,13 +105,12 @@ def team(traits: Traits, layout: TeamLayout) -> Any:
                             *(inner, stride, magic, shift),
                         )
                 T.ptx_commit_group()
-            for k in T.serial(T.ceildiv(units * members, teams * members * threads)):
-                slot = (k * teams * members + block) * threads + thread
-                if slot < units * members:
-                    slots[slot] = T.cast(FREE, "int64")
+            # A team frees its own.
+            for k in T.serial(mine):
+                if thread == 0:
+                    slots[(crew + k * teams) * members + rank] = T.cast(FREE, "int64")
             T.sync_grid()
 
-            mine = (units - crew + (teams - 1)) // teams
             for turn in T.serial(mine + lag):
                 # Four rows of partial sums in turn: a warp may be ahead of another, and no two
                 # sums that follow each other may share a row.
