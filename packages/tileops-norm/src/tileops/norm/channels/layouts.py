@@ -54,6 +54,8 @@ class HeldLayout:
         vector: elements of an access.
         straddle: whether an access may cover several channels.
         wide: whether there are so many units that their numbers need 64 bits.
+        early: whether a group's weight and bias are fetched before the statistics are known, at
+            the price of registers.
     """
 
     cluster: int
@@ -63,6 +65,7 @@ class HeldLayout:
     vector: int
     straddle: bool
     wide: bool
+    early: bool = True
     program: ClassVar[Program] = "held"
 
 
@@ -255,7 +258,8 @@ def held_layout(
     each = -(-accesses // (cluster * lanes))
     each = each if each <= 8 else -(-each // 4) * 4
     units = max(128 // lanes, 1) if cluster == 1 else 1
-    return HeldLayout(cluster, lanes, units, each, vector, straddle, shape.elements >= 2**31)
+    wide = shape.elements >= 2**31
+    return HeldLayout(cluster, lanes, units, each, vector, straddle, wide, early=each <= 4)
 
 
 def team_layout(

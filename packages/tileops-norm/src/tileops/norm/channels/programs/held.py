@@ -93,13 +93,13 @@ def held(traits: Traits, layout: HeldLayout) -> Any:
             piece.read(X, values, accesses, base, lane, span, end, inner, stride, magic, shift)
             first = piece.first_channel(unit, groups, per)
             if not piece.straddle:
-                if mode == "group":
+                if mode == "group" and layout.early:
                     for i in T.unroll(accesses):
                         if lane + i * span < end:
                             piece.affine(
                                 W, B, scale, offset, i, first, lane + i * span, inner, magic, shift
                             )
-                elif together == 1 or unit < units:
+                elif mode != "group" and (together == 1 or unit < units):
                     piece.affine(W, B, scale, offset, 0, first, 0, inner, magic, shift)
             piece.accumulate(values, accesses, lane, span, end, state, True)
             piece.settle(state, partial, 0, thread, lanes, cluster, rank)
@@ -135,6 +135,8 @@ def held(traits: Traits, layout: HeldLayout) -> Any:
                             *(first, o, inner, magic, shift),
                         )
                     else:
+                        if mode == "group" and not layout.early:
+                            piece.affine(W, B, scale, offset, i, first, o, inner, magic, shift)
                         k = i if mode == "group" else 0
                         piece.write(Y, values, i, at, state[1], reciprocal[0], scale[k], offset[k])
 
