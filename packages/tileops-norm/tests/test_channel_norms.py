@@ -440,7 +440,8 @@ WRONG_CALLS: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "evaluation without statistics": (
         BatchNormFwdOp(),
         (X,),
-        "BatchNormFwdOp: running_mean is None, but the signature needs a Tensor except where training",
+        "BatchNormFwdOp: running_mean is None, but the signature needs a Tensor except where "
+        "training",
     ),
     "one statistic in training": (
         BatchNormFwdOp(training=True),
