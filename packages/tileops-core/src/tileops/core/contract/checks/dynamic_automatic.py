@@ -1,0 +1,15 @@
+from __future__ import annotations
+
+from tileops.core.contract.check import check
+from tileops.core.contract.dynamic import require_sizes
+from tileops.core.contract.subject import Subject
+
+__all__ = ["dynamic_automatic"]
+
+SIZES = (8, 16, 2, 33)
+
+
+@check("dynamic-automatic")
+def dynamic_automatic(subject: Subject) -> str:
+    """A number of rows that nobody marked takes two graphs from 2 up."""
+    return require_sizes(subject, SIZES, 2, "aot_eager", marked=False)
