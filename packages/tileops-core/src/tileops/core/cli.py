@@ -11,7 +11,7 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns 0, or another where what was asked for is not there or wrong."""
+    """Runs the command line; 0, or another where what was asked for is not there or is wrong."""
     parser = argparse.ArgumentParser(prog="tileops", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     show = commands.add_parser("show", help="describe an op that is installed")

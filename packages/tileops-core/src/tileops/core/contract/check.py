@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tileops.core.errors import ContractError
 
@@ -26,6 +26,7 @@ __all__ = [
     "Check",
     "Finding",
     "NotApplicable",
+    "Spent",
     "check",
     "observe",
 ]
@@ -34,6 +35,13 @@ HELD, BROKEN, BLOCKED, NOT_APPLICABLE = "held", "broken", "blocked", "not applic
 OUTCOMES = (HELD, BROKEN, BLOCKED, NOT_APPLICABLE)
 
 _LONGEST = 2000
+
+
+class Spent(NamedTuple):
+    """A detail, and the seconds that were spent elsewhere to find it."""
+
+    detail: str
+    seconds: float
 
 
 class NotApplicable(Exception):
@@ -74,17 +82,17 @@ class Check:
 
     name: str
     says: str
-    run: Callable[[Subject], str]
+    run: Callable[[Subject], str | Spent]
     of_op: bool = False
     together: bool = False
 
 
 def check(
     name: str, *, of_op: bool = False, together: bool = False
-) -> Callable[[Callable[[Subject], str]], Check]:
+) -> Callable[[Callable[[Subject], str | Spent]], Check]:
     """Makes a check of a function; the first line of its docstring says what holds."""
 
-    def make(function: Callable[[Subject], str]) -> Check:
+    def make(function: Callable[[Subject], str | Spent]) -> Check:
         says = (function.__doc__ or "").strip().splitlines()[0]
         return Check(name, says, function, of_op, together)
 
@@ -95,7 +103,10 @@ def observe(one: Check, subject: Subject) -> Finding:
     """Makes the check; what it raises is its outcome."""
     start = time.perf_counter()
     try:
-        outcome, detail = HELD, one.run(subject)
+        found = one.run(subject)
+        if isinstance(found, Spent):
+            return Finding(one.name, HELD, *found)
+        outcome, detail = HELD, found
     except NotApplicable as error:
         outcome, detail = NOT_APPLICABLE, str(error)
     except Blocked as error:

@@ -64,7 +64,7 @@ def main(request: dict[str, Any]) -> int:
         for do, step in steps.items():
             for number, (name, device, target) in enumerate(request["cases"]):
                 place = [name, device, target]
-                record = {"place": place, "do": do, "seconds": None, "problem": ""}
+                record: dict[str, Any] = {"place": place, "do": do, "seconds": None, "problem": ""}
                 print(json.dumps(record), file=lines, flush=True)
                 start = time.perf_counter()
                 try:

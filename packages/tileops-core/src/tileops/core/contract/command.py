@@ -8,20 +8,17 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import torch
-
 from tileops.core.choice import Choice
 from tileops.core.contract import report as reports
 from tileops.core.contract.compare import compare
 from tileops.core.contract.installed import load_all
 from tileops.core.contract.isolated import run_isolated
 from tileops.core.contract.junit import write_junit
-from tileops.core.contract.plan import devices_here
+from tileops.core.contract.plan import devices_here, known_device, known_targets
 from tileops.core.contract.progress import Progress
 from tileops.core.contract.run import run
 from tileops.core.contract.table import table
 from tileops.core.errors import TileOpsError
-from tileops.core.targets import target_names
 
 __all__ = ["Options", "contract"]
 
@@ -69,8 +66,8 @@ def contract(
 
 def _contract(options: Options, say: Callable[[str], None]) -> int:
     problems = load_all(options.choice.families)
-    _known_targets(options.targets)
-    devices = [_device(name) for name in options.devices] or devices_here()
+    known_targets(options.targets)
+    devices = [known_device(name) for name in options.devices] or devices_here()
     old = None if options.old is None else reports.read(options.old)
     seed = secrets.randbits(31) if options.seed is None else options.seed
     asked = {
@@ -107,24 +104,3 @@ def _contract(options: Options, say: Callable[[str], None]) -> int:
         for line in compare(old, report):
             say(line)
     return reports.verdict(report)
-
-
-def _known_targets(names: Sequence[str]) -> None:
-    known = target_names()
-    for name in names:
-        if name not in known:
-            raise ValueError(f"there is no target {name!r}; there are: {', '.join(known)}")
-
-
-def _device(name: str) -> str:
-    """The device's name, with a number where it may have one.
-
-    Raises:
-        ValueError: there is none of this name here.
-    """
-    try:
-        device = torch.device(name)
-        return str(torch.empty(0, device=device).device)
-    except (AssertionError, RuntimeError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise ValueError(f"there is no device {name!r} here: {reason}") from error

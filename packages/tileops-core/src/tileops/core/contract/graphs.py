@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 import re
 from collections import Counter
@@ -36,7 +37,7 @@ def _is_operator(name: str) -> bool:
 def _name(node: torch.fx.Node) -> str:
     target: Any = node.target
     if isinstance(target, torch._ops.OpOverload):
-        return target.name().removesuffix(".default")
+        return str(target.name()).removesuffix(".default")
     if isinstance(target, torch._ops.OpOverloadPacket):
         return str(target._qualified_op_name)
     if isinstance(target, str):
@@ -95,17 +96,17 @@ def require_nodes(op: Op, nodes: Sequence[str] | None, graph: torch.fx.GraphModu
             )
         return
     if nodes is not None:
-        wanted = [(name, (name,), count) for name, count in Counter(nodes).items()]
+        wanted = [_Part(name, (name,), count) for name, count in Counter(nodes).items()]
     else:
         wanted = list(_composition(op))
-    for name, operators, count in wanted:
-        there = sum(found[one] for one in operators)
-        if there != count:
+    for part in wanted:
+        there = sum(found[one] for one in part.operators)
+        if there != part.count:
             raise ContractError(
-                f"the graph must call {name} {_times(count)}, and does {_times(there)}; it holds "
-                f"{held}"
+                f"the graph must call {part.name} {_times(part.count)}, and does {_times(there)}; "
+                f"it holds {held}"
             )
-    surplus = set(found) - {one for _, operators, _ in wanted for one in operators}
+    surplus = set(found) - {one for part in wanted for one in part.operators}
     if surplus:
         raise ContractError(
             f"the graph calls {', '.join(sorted(surplus))}, which the "
@@ -113,7 +114,16 @@ def require_nodes(op: Op, nodes: Sequence[str] | None, graph: torch.fx.GraphModu
         )
 
 
-def _composition(op: Op) -> Iterator[tuple[str, tuple[str, ...], int]]:
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """Something that the graph calls so often, by one of some operators."""
+
+    name: str
+    operators: tuple[str, ...]
+    count: int
+
+
+def _composition(op: Op) -> Iterator[_Part]:
     known = {cls.entry.name: cls for cls in classes()}
     for part in type(op).entry.composition:
         if part.when is not None and not part.when.evaluate(op._params):
@@ -125,7 +135,7 @@ def _composition(op: Op) -> Iterator[tuple[str, tuple[str, ...], int]]:
                 f"the entry's composition has {part.op}, which has no operator here; give the case "
                 f"nodes=[...], the operators that its graph holds"
             )
-        yield part.op, operators, count
+        yield _Part(part.op, operators, count)
 
 
 def _times(count: int) -> str:

@@ -14,7 +14,8 @@ from tileops.core.contract.check import BROKEN, Finding
 from tileops.core.contract.plan import ops_of
 from tileops.core.contract.processes import run_child
 from tileops.core.contract.registry import cases
-from tileops.core.contract.run import Step, has_case, run, work_of
+from tileops.core.contract.run import Step, has_case, run
+from tileops.core.contract.suite import work_of
 
 __all__ = ["check_one", "run_isolated"]
 

@@ -125,7 +125,7 @@ def require_true(subject: Subject, ran: Ran, truth: Mapping[str, Any]) -> list[s
     entry = subject.case.op.entry
     unknown = []
     for name in (*ran.results, *subject.effects.written):
-        value = ran.results.get(name, ran.given.get(name))
+        value = ran.results[name] if name in ran.results else ran.given[name]
         aliases = [o for o, argument in subject.effects.aliases.items() if argument == name]
         if name not in truth:
             if name in ran.results:

@@ -64,7 +64,8 @@ def _checks(suite: xml.Element, place: str, name: str, checks: Sequence[dict[str
 
 
 def _add(case: xml.Element, tag: str, text: str, **more: str) -> None:
-    element = xml.SubElement(case, tag, message=_printable(text.partition("\n")[0]), **more)
+    first = _printable(text.partition("\n")[0])
+    element = xml.SubElement(case, tag, {"message": first, **more})
     element.text = _printable(text)
 
 

@@ -9,14 +9,21 @@ from importlib.metadata import entry_points
 import torch
 
 from tileops.core.choice import Choice, chosen
-from tileops.core.contract.check import brief
 from tileops.core.contract.registry import CompileCase, cases
 from tileops.core.contract.subject import Subject
 from tileops.core.errors import TargetError
 from tileops.core.op import Op
 from tileops.core.targets import resolve, target_names
 
-__all__ = ["Served", "devices_here", "ops_of", "served_on", "subjects_of"]
+__all__ = [
+    "Served",
+    "devices_here",
+    "known_device",
+    "known_targets",
+    "ops_of",
+    "served_on",
+    "subjects_of",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +44,32 @@ class Served:
 def devices_here() -> list[str]:
     """The CPU, and the first card where there is one."""
     return ["cpu", *(["cuda:0"] if torch.cuda.is_available() else [])]
+
+
+def known_targets(names: Sequence[str]) -> None:
+    """Requires that there are targets of these names.
+
+    Raises:
+        ValueError: one is not there.
+    """
+    known = target_names()
+    for name in names:
+        if name not in known:
+            raise ValueError(f"there is no target {name!r}; there are: {', '.join(known)}")
+
+
+def known_device(name: str) -> str:
+    """The device's name, with a number where it may have one.
+
+    Raises:
+        ValueError: there is none of this name here.
+    """
+    try:
+        device = torch.device(name)
+        return str(torch.empty(0, device=device).device)
+    except (AssertionError, RuntimeError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ValueError(f"there is no device {name!r} here: {reason}") from error
 
 
 def ops_of(choice: Choice) -> list[type[Op]]:
@@ -71,7 +104,7 @@ def served_on(case: CompileCase, device: torch.device, asked: Sequence[str]) -> 
             subject = Subject(case, device, target=target)
             subject.call(subject.make(), subject.inputs())
         except TargetError as error:
-            problem = brief(error)
+            problem = str(error)
         except Exception:
             pass  # the check `served` says so
         found.append(Served(name, name == default, problem))

@@ -37,7 +37,7 @@ def place_of(subject: Subject) -> Place:
 
 
 class Processes:
-    """Both processes of some cases; a context manager, whose processes begin with it.
+    """Both processes of some cases, one after the other.
 
     Attributes:
         work: the cases, each with its device and its target, which is the default there.
@@ -57,18 +57,24 @@ class Processes:
         self._stopped = False
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> Processes:
+    def start(self) -> None:
+        """Begins with them, where there is work."""
         if self.work:
             self._thread.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def wait(self) -> None:
+        """Waits until both have ended."""
+        if self.work:
+            self._thread.join()
+
+    def close(self) -> None:
+        """Ends what goes on, and removes what was left."""
         self._stopped = True
-        if self._thread.is_alive():
+        while self._thread.is_alive():
             child = self._child
             if child is not None:
                 child.kill()
-            self._thread.join()
+            self._thread.join(0.1)
         self._folder.cleanup()
 
     def _run(self) -> None:
@@ -98,7 +104,7 @@ class Processes:
             ContractError: it failed there.
             Blocked: the process died before it came to it.
         """
-        self._thread.join()
+        self.wait()
         place = place_of(subject)
         return self._of(FIRST, place, do), self._of(SECOND, place, do)
 
@@ -117,7 +123,7 @@ class Processes:
         raise Blocked(
             begun,
             ContractError(
-                f"the {which} process {end} there; with --isolate each case has processes of its own"
+                f"the {which} process {end} there; --isolate gives each case processes of its own"
             ),
         )
 

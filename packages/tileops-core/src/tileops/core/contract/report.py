@@ -16,6 +16,7 @@ from tileops.core.bench.surroundings import now, surroundings
 from tileops.core.contract.check import BLOCKED, BROKEN, HELD, Finding
 from tileops.core.contract.graphs import calls_of
 from tileops.core.contract.installed import versions
+from tileops.core.contract.plan import Served
 from tileops.core.contract.registry import CompileCase
 from tileops.core.contract.subject import Subject
 from tileops.core.errors import ContractError
@@ -33,6 +34,7 @@ __all__ = [
     "read",
     "subject_row",
     "title",
+    "unserved_row",
     "verdict",
     "write",
 ]
@@ -114,6 +116,19 @@ def subject_row(subject: Subject, checks: Sequence[Finding]) -> dict[str, Any]:
         "reason": "",
         "graph": graph,
         "checks": [_row(finding) for finding in checks],
+    }
+
+
+def unserved_row(case: CompileCase, device: torch.device, served: Served) -> dict[str, Any]:
+    """What the report says of a target that does not serve the case there."""
+    return {
+        **identity(case, device),
+        "target": served.target,
+        "default": served.default,
+        "serves": False,
+        "reason": served.problem,
+        "graph": None,
+        "checks": [],
     }
 
 

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -17,6 +17,8 @@ from tileops.core.op import Op
 from tileops.core.testing import GraphRecorder, poisoned, to_float64
 
 __all__ = ["BACKENDS", "Compiled", "Ran", "Subject", "cold", "effects"]
+
+_Step = TypeVar("_Step")
 
 BACKENDS = ("aot_eager", "inductor")
 """What every case is compiled with."""
@@ -218,14 +220,14 @@ class Subject:
 
         return self._step("cold-compile", f"compiled {backend}", run)
 
-    def _step(self, check: str, name: str, run: Callable[[], Any]) -> Any:
+    def _step(self, check: str, name: str, run: Callable[[], _Step]) -> _Step:
         """What several checks stand on, done once; the check named ``check`` says how it went."""
         if name not in self._steps:
             try:
                 self._steps[name] = run()
             except Exception as error:
                 self._steps[name] = Blocked(check, error)
-        found = self._steps[name]
+        found: _Step | Blocked = self._steps[name]
         if isinstance(found, Blocked):
             raise Blocked(found.by, found.cause)
         return found

@@ -42,15 +42,20 @@ def table(report: dict[str, Any]) -> Iterator[str]:
 
 
 def _cases(report: dict[str, Any]) -> Iterator[str]:
+    unserved: Counter[str] = Counter()
     for row in report["subjects"]:
         if not row["serves"]:
-            yield f"{title(row)}: not served: {row['reason']}"
+            unserved[f"{row['op']} on {row['device']} by {row['target']}: {row['reason']}"] += 1
             continue
         tally = Counter(one["outcome"] for one in row["checks"])
         broken = [one["check"] for one in row["checks"] if one["outcome"] in (BROKEN, BLOCKED)]
         told = f"{tally[HELD]} held, {tally[NOT_APPLICABLE]} not applicable"
         yield f"{title(row)}: {told}" + (f", BROKEN {', '.join(broken)}" if broken else "")
     yield ""
+    for told, count in unserved.items():
+        yield f"not served  {told} ({count})"
+    if unserved:
+        yield ""
 
 
 def _reasons(found: list[tuple[str, dict[str, Any]]]) -> Iterator[str]:

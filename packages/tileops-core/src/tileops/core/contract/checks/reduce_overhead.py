@@ -69,12 +69,14 @@ def _counted() -> Iterator[list[int]]:
     """Counts the replays inside."""
     count, plain = [0], torch.cuda.CUDAGraph.replay
 
-    def replay(graph: torch.cuda.CUDAGraph) -> None:
+    graphs: Any = torch.cuda.CUDAGraph
+
+    def replay(graph: Any) -> None:
         count[0] += 1
         plain(graph)
 
-    torch.cuda.CUDAGraph.replay = replay  # type: ignore[method-assign]
+    graphs.replay = replay
     try:
         yield count
     finally:
-        torch.cuda.CUDAGraph.replay = plain  # type: ignore[method-assign]
+        graphs.replay = plain

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tileops.core.contract.check import check
+from tileops.core.contract.check import Spent, check
 from tileops.core.contract.processes import CACHES
 from tileops.core.contract.subject import Subject
 from tileops.core.errors import ContractError
@@ -9,7 +9,7 @@ __all__ = ["second_process"]
 
 
 @check("second-process", of_op=True, together=True)
-def second_process(subject: Subject) -> str:
+def second_process(subject: Subject) -> Spent:
     """A second equal process finds what the first compiled, in inductor's and AOTAutograd's cache.
 
     Under ``no_grad``: in grad mode with a ``Parameter`` AOTAutograd keeps nothing until a backward.
@@ -24,4 +24,5 @@ def second_process(subject: Subject) -> str:
     missed = [name for name in counts if name.endswith(("_miss", "_bypass")) and counts[name]]
     if missed or not all(counts.get(f"{cache}_hit") for cache in CACHES):
         raise ContractError(f"the second process counted {told}")
-    return f"{first['seconds']:.2f} s, then {second['seconds']:.2f} s: {told}"
+    seconds = (first["seconds"], second["seconds"])
+    return Spent(f"{seconds[0]:.2f} s, then {seconds[1]:.2f} s: {told}", sum(seconds))
