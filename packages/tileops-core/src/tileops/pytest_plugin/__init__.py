@@ -118,21 +118,14 @@ class ContractTest(pytest.Item):
 
     def judge(self, findings: list[tuple[str, Finding]]) -> None:
         """Passes where one holds and none is broken; skips where none says anything."""
-        from tileops.core.contract.check import BLOCKED, BROKEN, HELD
-        from tileops.core.errors import ContractError
+        from tileops.core.contract.suite import require_held
 
-        told = [f"{name}: {one.check}: {one.outcome}: {one.detail}" for name, one in findings]
-        for line in told:
+        for name, one in findings:
+            line = f"{name}: {one.check}: {one.outcome}: {one.detail}"
             self.user_properties.append(("finding", line))
-        broken = [
-            f"{name}: {one.check}: {one.detail}"
-            for name, one in findings
-            if one.outcome in (BROKEN, BLOCKED)
-        ]
-        if broken:
-            raise ContractError("\n".join(broken))
-        if all(one.outcome != HELD for _, one in findings):
-            pytest.skip("; ".join(told) or "no target that was asked for serves the case")
+        reasons = require_held(findings)
+        if reasons:
+            pytest.skip(reasons)
 
 
 class Problem(ContractTest):

@@ -7,15 +7,16 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from tileops.core.contract.check import Check, Finding, observe
+from tileops.core.contract.check import BLOCKED, BROKEN, HELD, Check, Finding, observe
 from tileops.core.contract.checks import CHECKS
 from tileops.core.contract.plan import Served, served_on, subjects_of
 from tileops.core.contract.processes import Processes, place_of
 from tileops.core.contract.registry import CompileCase, cases
 from tileops.core.contract.subject import Subject
+from tileops.core.errors import ContractError
 from tileops.core.op import Op
 
-__all__ = ["Members", "Suite", "Work", "work_of"]
+__all__ = ["Members", "Suite", "Work", "require_held", "work_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,3 +133,24 @@ class Suite:
             for one in self.members(work).served
             if one.problem and (self.targets or not one.default)
         ]
+
+
+def require_held(findings: Sequence[tuple[str, Finding]]) -> str:
+    """Requires that none of some subjects' findings be broken.
+
+    Returns why none of them says anything, where that is so, else "".
+
+    Raises:
+        ContractError: some are; the message has them all.
+    """
+    broken = [
+        f"{name}: {one.check}: {one.detail}"
+        for name, one in findings
+        if one.outcome in (BROKEN, BLOCKED)
+    ]
+    if broken:
+        raise ContractError("\n".join(broken))
+    if any(one.outcome == HELD for _, one in findings):
+        return ""
+    told = [f"{name}: {one.check}: {one.outcome}: {one.detail}" for name, one in findings]
+    return "; ".join(told) or "no target serves the case"
