@@ -51,9 +51,9 @@ class NotApplicable(Exception):
 class Blocked(Exception):
     """What a check stands on failed; ``by`` is the name of the check that says so."""
 
-    def __init__(self, by: str, cause: Exception) -> None:
+    def __init__(self, by: str, cause: Exception, outcome: str = BROKEN) -> None:
         self.by, self.cause = by, cause
-        super().__init__(f"{by} is broken: {brief(cause)}")
+        super().__init__(f"{by} is {outcome}: {brief(cause)}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +100,13 @@ def check(
 
 
 def observe(one: Check, subject: Subject) -> Finding:
-    """Makes the check; what it raises is its outcome."""
+    """Makes the check, once for a subject; what it raises is its outcome."""
+    if one.name not in subject.found:
+        subject.found[one.name] = _observed(one, subject)
+    return subject.found[one.name]
+
+
+def _observed(one: Check, subject: Subject) -> Finding:
     start = time.perf_counter()
     try:
         found = one.run(subject)

@@ -177,11 +177,12 @@ def title(row: dict[str, Any]) -> str:
 
 
 def verdict(report: dict[str, Any]) -> int:
-    """0 where all held, 1 where something is broken, 2 where nothing was checked."""
+    """0 where all held, 1 where something is broken, 2 where no case was checked."""
     outcomes = [one["outcome"] for _, one in findings(report)]
     if report["problems"] or BROKEN in outcomes or BLOCKED in outcomes:
         return 1
-    return 0 if HELD in outcomes else 2
+    checked = any(one["outcome"] == HELD for row in report["subjects"] for one in row["checks"])
+    return 0 if checked else 2
 
 
 def read(path: Path) -> dict[str, Any]:

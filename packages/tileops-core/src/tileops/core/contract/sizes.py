@@ -79,6 +79,10 @@ def _shapes(op: Op, arguments: Mapping[str, Any]) -> dict[str, list[tuple[Any, i
                 if items is not None:
                     found[spec.name] = items
                     break
+    for output in type(op).entry.signature.outputs:
+        buffer = arguments.get("out") if output.buffer is not None else None
+        if isinstance(buffer, torch.Tensor):
+            found["out"] = _items(op, output.shape, buffer.dim()) or []
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from tileops.core.contract.check import Blocked
+from tileops.core.contract.check import Blocked, Finding
 from tileops.core.contract.registry import CompileCase
 from tileops.core.errors import ContractError
 from tileops.core.op import Op
@@ -130,6 +130,7 @@ class Subject:
         self.leads = leads
         self.seed = seed
         self.processes: Any = None
+        self.found: dict[str, Finding] = {}
         self._steps: dict[str, Any] = {}
 
     @property

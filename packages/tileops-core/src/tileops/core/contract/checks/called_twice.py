@@ -3,7 +3,11 @@ from __future__ import annotations
 import torch
 
 from tileops.core.contract.check import check
+from tileops.core.contract.checks.cold_compile import cold_compile
+from tileops.core.contract.checks.equals_oracle import equals_oracle
+from tileops.core.contract.checks.served import served
 from tileops.core.contract.judge import disagreement, require_true
+from tileops.core.contract.sound import needs_held
 from tileops.core.contract.subject import Subject, cold
 from tileops.core.contract.traced import needs_traced
 from tileops.core.errors import ContractError
@@ -19,8 +23,10 @@ def called_twice(subject: Subject) -> str:
     Eager there are more of them than core remembers results of, so that memory that a target
     rotates through comes round.
     """
+    needs_held(subject, served)
     _require(subject, "eager", REMEMBERED + 2)
     needs_traced(subject)
+    needs_held(subject, cold_compile)
     with cold(subject.device):
         _require(subject, "inductor", 2)
     return f"{REMEMBERED + 2} calls eager, 2 compiled"
@@ -37,6 +43,7 @@ def _require(subject: Subject, way: str, times: int) -> None:
             problem = disagreement(first.results[name], copy, None)
             if problem:
                 raise ContractError(f"{way}: after {draw} further calls the first {name} {problem}")
+    needs_held(subject, equals_oracle)
     try:
         require_true(subject, second, subject.truth(subject.inputs(times - 1)))
     except ContractError as error:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from tileops.core.contract.check import check
+from tileops.core.contract.check import NotApplicable, check
 from tileops.core.contract.graphs import text_of
 from tileops.core.contract.subject import Subject, cold
 from tileops.core.contract.traced import needs_tensors
@@ -19,9 +19,11 @@ def same_graph(subject: Subject) -> str:
     Chosen by the constructor's ``target=``, or by nobody.
     """
     needs_tensors(subject)
+    names = [name for name in (subject.served_by, *subject.others) if name != subject.target]
+    if not names:
+        raise NotApplicable(f"the target {subject.target!r} alone was asked for, or alone serves")
     (graph,) = subject.compiled("aot_eager").recorder.graphs
     text = text_of(graph)
-    names = [name for name in (subject.served_by, *subject.others) if name != subject.target]
     for target in names:
         recorder = GraphRecorder("aot_eager")
         with cold(subject.device):

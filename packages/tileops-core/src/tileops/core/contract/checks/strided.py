@@ -3,8 +3,11 @@ from __future__ import annotations
 import torch
 
 from tileops.core.contract.check import check
+from tileops.core.contract.checks.cold_compile import cold_compile
+from tileops.core.contract.checks.equals_oracle import equals_oracle
 from tileops.core.contract.judge import require_alike, require_equal, require_true
 from tileops.core.contract.layouts import LAYOUTS, laid_out
+from tileops.core.contract.sound import needs_held
 from tileops.core.contract.subject import Subject, cold
 from tileops.core.contract.traced import needs_tensors
 from tileops.core.contract.writing import require_untouched
@@ -17,6 +20,7 @@ __all__ = ["strided"]
 def strided(subject: Subject) -> str:
     """Inputs in any layout give the same, and are written through their strides alone."""
     needs_tensors(subject)
+    needs_held(subject, cold_compile, equals_oracle)
     truth = subject.truth(subject.inputs())
     for layout in LAYOUTS:
         ways = {"eager": subject.make(), "inductor": subject.make()}

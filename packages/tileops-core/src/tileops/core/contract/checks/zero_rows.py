@@ -6,8 +6,10 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 from tileops.core.contract.check import NotApplicable, check
+from tileops.core.contract.checks.cold_compile import cold_compile
 from tileops.core.contract.judge import require_alike, require_equal, require_true
 from tileops.core.contract.sizes import rows_of, with_rows
+from tileops.core.contract.sound import needs_held
 from tileops.core.contract.subject import Subject, cold
 from tileops.core.contract.writing import require_untouched
 from tileops.core.errors import ArgumentError
@@ -19,6 +21,7 @@ __all__ = ["zero_rows"]
 def zero_rows(subject: Subject) -> str:
     """A call of no rows gives results of no rows, eager and compiled."""
     axes = rows_of(subject)
+    needs_held(subject, cold_compile)
     arguments = with_rows(subject, axes, 0)
     fake = _fake_results(subject, arguments)
     op = subject.make()
