@@ -56,7 +56,7 @@ class Bump(KernelInterface):
         count += 1
 
 
-class BumpFwdOp(Op, entry=entry("ContractBumpFwdOp", MUTATED, COUNT, BY)):
+class ContractBumpFwdOp(Op, entry=entry("ContractBumpFwdOp", MUTATED, COUNT, BY)):
     """x += by, or 1; count += 1; no output."""
 
     interfaces: ClassVar = {"bump": Bump}
@@ -76,7 +76,7 @@ class Inplace(KernelInterface):
         return x, x.sum(-1)
 
 
-class InplaceFwdOp(Op, entry=entry("ContractInplaceFwdOp", MUTATED, ALIAS, SUM)):
+class ContractInplaceFwdOp(Op, entry=entry("ContractInplaceFwdOp", MUTATED, ALIAS, SUM)):
     """x *= 2, returned as y; sum over columns."""
 
     interfaces: ClassVar = {"inplace": Inplace}
@@ -85,7 +85,7 @@ class InplaceFwdOp(Op, entry=entry("ContractInplaceFwdOp", MUTATED, ALIAS, SUM))
         return self.kernel_for("inplace", Call(x.device))(x)
 
 
-class OutFwdOp(Op, entry=entry("ContractOutFwdOp", X, OUT)):
+class ContractOutFwdOp(Op, entry=entry("ContractOutFwdOp", X, OUT)):
     """y = 2 x, into ``out`` where it is given."""
 
     def forward(self, x: Any, *, out: Any = None) -> Any:
@@ -99,7 +99,7 @@ count = 2
 """
 
 
-class FourFwdOp(Op, entry=entry("ContractFourFwdOp", X, Y, COMPOSITION)):
+class ContractFourFwdOp(Op, entry=entry("ContractFourFwdOp", X, Y, COMPOSITION)):
     """y = 4 x + 1, of two nodes with plain PyTorch between."""
 
     def __init__(self, *, target: str | None = None) -> None:
@@ -135,7 +135,7 @@ reason = "one product, rounded once"
 """
 
 
-class RampFwdOp(Op, entry=entry("ContractRampFwdOp", RAMP)):
+class ContractRampFwdOp(Op, entry=entry("ContractRampFwdOp", RAMP)):
     """y[i] = i / 3; no tensor is given at the call."""
 
     def __init__(self, length: int, device: Any = "cpu", *, target: str | None = None) -> None:
@@ -164,30 +164,30 @@ def _into(device: torch.device, generator: torch.Generator) -> dict[str, Any]:
 CASES: dict[str, CompileCase] = {
     "one node": case(TwiceFwdOp),
     "writes, no output": case(
-        BumpFwdOp,
+        ContractBumpFwdOp,
         make=_bumped(True),
         oracle=lambda op, *, x, by, count: {"x": x + by, "count": count + 1},
     ),
     "optional input absent": case(
-        BumpFwdOp,
+        ContractBumpFwdOp,
         "without by",
         make=_bumped(False),
         oracle=lambda op, *, x, count: {"x": x + 1, "count": count + 1},
     ),
     "alias and another output": case(
-        InplaceFwdOp, oracle=lambda op, *, x: (2 * x, (2 * x).sum(-1))
+        ContractInplaceFwdOp, oracle=lambda op, *, x: (2 * x, (2 * x).sum(-1))
     ),
-    "allocates where out is absent": case(OutFwdOp),
-    "out": case(OutFwdOp, "out", make=_into),
-    "composite": case(FourFwdOp, oracle=lambda op, *, x: 4 * x + 1),
+    "allocates where out is absent": case(ContractOutFwdOp),
+    "out": case(ContractOutFwdOp, "out", make=_into),
+    "composite": case(ContractFourFwdOp, oracle=lambda op, *, x: 4 * x + 1),
     "composite with nodes": case(
-        FourFwdOp,
+        ContractFourFwdOp,
         "nodes",
         oracle=lambda op, *, x: 4 * x + 1,
         nodes=["tileops::contracts_contract_twice_fwd"] * 2,
     ),
     "no call-time tensor": case(
-        RampFwdOp,
+        ContractRampFwdOp,
         params={"length": 7},
         make=lambda device, generator: {},
         oracle=lambda op: torch.arange(op.length, dtype=torch.float64) / 3,
