@@ -1,3 +1,5 @@
+"""The check ``called-twice``."""
+
 from __future__ import annotations
 
 import torch

@@ -1,3 +1,5 @@
+"""The check ``dynamic-automatic``."""
+
 from __future__ import annotations
 
 from tileops.core.contract.check import check

@@ -1,3 +1,5 @@
+"""The check ``dynamic-marked``."""
+
 from __future__ import annotations
 
 from tileops.core.contract.check import check

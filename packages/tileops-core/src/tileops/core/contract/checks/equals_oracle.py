@@ -1,3 +1,5 @@
+"""The check ``equals-oracle``."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

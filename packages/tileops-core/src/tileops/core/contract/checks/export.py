@@ -1,3 +1,5 @@
+"""The check ``export``."""
+
 from __future__ import annotations
 
 from tileops.core.contract.check import Spent, check

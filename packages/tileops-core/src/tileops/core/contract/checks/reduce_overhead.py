@@ -1,3 +1,5 @@
+"""The check ``reduce-overhead``."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,3 +1,5 @@
+"""The check ``same-graph``."""
+
 from __future__ import annotations
 
 import torch

@@ -1,3 +1,5 @@
+"""The check ``second-process``."""
+
 from __future__ import annotations
 
 from tileops.core.contract.check import Spent, check

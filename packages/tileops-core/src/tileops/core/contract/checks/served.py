@@ -1,3 +1,5 @@
+"""The check ``served``."""
+
 from __future__ import annotations
 
 from tileops.core.contract.check import Blocked, check

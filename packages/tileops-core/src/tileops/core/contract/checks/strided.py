@@ -1,3 +1,5 @@
+"""The check ``strided``."""
+
 from __future__ import annotations
 
 import torch

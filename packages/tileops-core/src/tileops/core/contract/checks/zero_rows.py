@@ -1,3 +1,5 @@
+"""The check ``zero-rows``."""
+
 from __future__ import annotations
 
 from typing import Any
