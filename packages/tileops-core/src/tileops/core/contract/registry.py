@@ -34,9 +34,10 @@ class CompileCase:
         inputs: makes the call's arguments by name, fresh random ones each time, on a device; an
             optional input that the case leaves out is not among them.
         oracle: the op's formula in float64, independent of the op's reference: takes the op and
-            the arguments by name, each tensor on the CPU and in float64 where it is floating,
-            and returns the outputs in order, or a mapping of them by name. A mapping may also
-            hold what the call writes into an input that no output is.
+            the arguments by name, in float64 where they are floating, on the CPU or, in a
+            benchmark, on the card; and returns the outputs in order, on the same device, or a
+            mapping of them by name. A mapping may also hold what the call writes into an input
+            that no output is.
         nodes: the operators that the compiled graph holds, each as often as it is called there.
             None is what the entry says: one of the op's own for an op with a boundary, those of
             the sub-ops for a composite, none for an op without call-time tensors.
