@@ -31,6 +31,8 @@ def _one_case(monkeypatch: pytest.MonkeyPatch) -> None:
         runs.run(*args, checks=[c for c in CHECKS if not c.together], **kwargs)
 
     monkeypatch.setattr(command, "run", run)
+    # What else is installed here is none of these tests' business.
+    monkeypatch.setattr(command, "load_all", lambda families: {})
 
 
 REFUSED = {
