@@ -12,6 +12,7 @@ import torch
 from tileops.core import Kernel
 from tileops.core.dtypes import dtype_name
 from tileops.core.tilelang_backend import Program, build, device_arch, launcher
+from tileops.norm.cards import MULTIPROCESSORS
 from tileops.norm.channels.call import ChannelNormCall
 from tileops.norm.channels.layouts import Layout, choose_layout
 from tileops.norm.channels.layouts import Program as Name
@@ -19,7 +20,6 @@ from tileops.norm.channels.numbers import launch_numbers
 from tileops.norm.channels.pieces import PASS_CONFIGS
 from tileops.norm.channels.shapes import Mode, Shape
 from tileops.norm.channels.traits import Traits
-from tileops.norm.rms_norm.configs import MULTIPROCESSORS
 
 __all__ = ["KERNEL_TYPES", "layout_for"]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 from tileops.norm.channels.shapes import Shape
-from tileops.norm.rms_norm.configs import ACCESS_BYTES, ITEMSIZE, shared_limit
+from tileops.norm.rows.configs import ACCESS_BYTES, ITEMSIZE, shared_limit
 
 __all__ = [
     "CLUSTERS",

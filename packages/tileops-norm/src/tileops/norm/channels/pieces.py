@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tileops.norm.channels.traits import Traits
-from tileops.norm.rms_norm.configs import ITEMSIZE
+from tileops.norm.rows.configs import ITEMSIZE
 
 __all__ = ["FREE", "PASS_CONFIGS", "PRELUDE", "pieces"]
 
