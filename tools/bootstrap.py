@@ -71,7 +71,7 @@ def wants_work_environment(command: list[str]) -> bool:
     ``run build:all`` does not: hatch makes the small environment that it names.
     """
     name, *rest = command
-    words = [word for word in rest if word[0] not in "+-"] if name == "run" else []
+    words = [word for word in rest if not word.startswith(("+", "-"))] if name == "run" else []
     environment, separator, _ = (words or [""])[0].partition(":")
     return not separator or environment in ("", "default")
 

@@ -70,7 +70,8 @@ def test_another_manifest_is_one_error_with_both_versions_and_the_command(
         require_siblings("tileops-conv")
     assert str(caught.value) == (
         f"tileops-conv 0.3.0 needs tileops-manifest~=9.2.1, and tileops-manifest {__version__} is "
-        "installed; mend it with: pip install 'tileops-manifest~=9.2.1'"
+        "installed; mend it with: pip install 'tileops-manifest~=9.2.1', or install a tileops-conv "
+        "that fits"
     )
 
 
@@ -83,7 +84,8 @@ def test_all_siblings_that_do_not_fit_are_named_at_once(install: Install) -> Non
     assert str(caught.value) == (
         "tileops-conv 0.3.0 needs tileops-conv-base~=0.2.0, and tileops-conv-base 0.3.1 is "
         "installed; it needs tileops-absent~=0.1.0, and tileops-absent is not installed; mend it "
-        "with: pip install 'tileops-conv-base~=0.2.0' 'tileops-absent~=0.1.0'"
+        "with: pip install 'tileops-conv-base~=0.2.0' 'tileops-absent~=0.1.0', or install a "
+        "tileops-conv that fits"
     )
 
 

@@ -105,7 +105,7 @@ def require_siblings(distribution: str) -> None:
     of its metadata. A distribution that is not installed (sources on the path) declares nothing.
 
     :raises VersionSkewError: a sibling is outside its range or is not there; the message has the
-        versions of both, for each such sibling, and the command that mends it.
+        versions of both, for each such sibling, and what mends it.
     """
     import importlib.metadata
 
@@ -124,7 +124,7 @@ def require_siblings(distribution: str) -> None:
     if faults:
         raise VersionSkewError(
             f"{distribution} {metadata.version} {'; it '.join(faults)}; mend it with: "
-            f"pip install {' '.join(mends)}"
+            f"pip install {' '.join(mends)}, or install a {distribution} that fits"
         )
 
 
