@@ -27,29 +27,29 @@ BASES = ("origin/main", "main")
 HEADING = re.compile(r"^## (\S+) \((\d{4}-\d{2}-\d{2})\)$", re.MULTILINE)
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser = argparse.ArgumentParser(prog="changes", description=(__doc__ or "").split("\n\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser("check", help="has each changed distribution a fragment")
     check.add_argument("--base", help=f"default: the first there is of {', '.join(BASES)}")
     make = commands.add_parser("build", help="move the fragments of a family into its changelog")
-    make.add_argument("family", choices=list(distributions()))
+    make.add_argument("family", choices=list(distributions(root)))
     make.add_argument("--date", default=datetime.date.today().isoformat())
     options = parser.parse_args(arguments)
     if options.command == "build":
-        return build(distributions()[options.family], options.date)
-    return _check(options.base)
+        return build(distributions(root)[options.family], options.date, root)
+    return _check(options.base, root)
 
 
-def _check(asked: str | None) -> int:
-    base = asked or next((one for one in BASES if merge_base(ROOT, one)), None)
-    files = changed_files(ROOT, base) if base else []
+def _check(asked: str | None, root: Path) -> int:
+    base = asked or next((one for one in BASES if merge_base(root, one)), None)
+    files = changed_files(root, base) if base else []
     if files is None:
         print(f"changes: this clone has no commit {base!r} to compare with", file=sys.stderr)
         return 2
     if base is None:
         print(f"changes: there is neither {' nor '.join(BASES)}: only names are checked")
-    found = faults(files)
+    found = faults(files, root)
     for fault in found:
         print(f"changes: {fault}", file=sys.stderr)
     if not found:
@@ -101,21 +101,21 @@ def headings(distribution: Distribution) -> list[str]:
     return [found[1] for found in HEADING.finditer(distribution.changelog.read_text("utf-8"))]
 
 
-def build(distribution: Distribution, date: str) -> int:
+def build(distribution: Distribution, date: str, root: Path = ROOT) -> int:
     """Move the fragments into the changelog, under the version that the distribution is at."""
     version = distribution.version
     if version in headings(distribution):
-        folder = distribution.folder.relative_to(ROOT)
+        folder = distribution.folder.relative_to(root)
         print(
-            f"changes: {distribution.changelog.relative_to(ROOT)} has {version} already; in "
+            f"changes: {distribution.changelog.relative_to(root)} has {version} already; in "
             f"{folder} run first: hatch version NEW",
             file=sys.stderr,
         )
         return 1
     command = [sys.executable, "-m", "towncrier", "build", "--yes"]
-    command += ["--config", str(ROOT / "pyproject.toml"), "--dir", str(distribution.folder)]
+    command += ["--config", str(root / "pyproject.toml"), "--dir", str(distribution.folder)]
     command += ["--name", distribution.name, "--version", version, "--date", date]
-    return subprocess.call(command, cwd=ROOT)
+    return subprocess.call(command, cwd=root)
 
 
 if __name__ == "__main__":

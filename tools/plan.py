@@ -4,8 +4,8 @@ A family is concerned when a file of its own has changed or a family that it nee
 What all of them are tested with (the root's settings, tests/, tools/, CI) concerns all, and so does
 a base that this clone does not have. A page at the root concerns none.
 
-Prints one JSON object for the CI workflow: ``families``, and ``cells``, each a family with a Python
-and a torch to test it with (the manifest is tested without torch).
+Prints two lines for the CI workflow, each a name and JSON: ``families``, and ``cells``, which are
+a family, a Python and a torch to test it with (the manifest is tested without torch).
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ NO_PART = re.compile(r"[A-Z]+\.md|\.gitignore|\.github/dependabot\.yml")
 """Files at the root that no test of a family reads."""
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser = argparse.ArgumentParser(prog="tools.plan", description=__doc__)
     parser.add_argument("base", help="the commit that the change begins from; '' where unknown")
     base = parser.parse_args(arguments).base
-    files = changed_files(ROOT, base)
+    files = changed_files(root, base)
     if files is None:
         print(f"plan: this clone has no base {base!r}: every family", file=sys.stderr)
-    families = concerned(files)
+    families = concerned(files, root)
     print(f"plan: {', '.join(families) or 'no family is concerned'}", file=sys.stderr)
-    plan = {"families": families, "cells": cells(families)}
-    for name, value in plan.items():
-        print(f"{name}={json.dumps(value)}")
+    plan = {"families": families, "cells": cells(families, root)}
+    lines = [f"{name}={json.dumps(value)}\n" for name, value in plan.items()]
+    print("".join(lines), end="")
     output = os.environ.get("GITHUB_OUTPUT")
     if output:
         with Path(output).open("a", encoding="utf-8") as stream:
-            stream.writelines(f"{name}={json.dumps(value)}\n" for name, value in plan.items())
+            stream.writelines(lines)
     return 0
 
 

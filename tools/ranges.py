@@ -26,7 +26,7 @@ from tools.workspace import ROOT, Distribution, distributions
 __all__ = ["faults", "main", "manifest_faults", "metadata_faults", "sibling_faults"]
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser = argparse.ArgumentParser(prog="ranges", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument(
         "--base",
@@ -34,11 +34,11 @@ def main(arguments: list[str] | None = None) -> int:
         help="the manifest's older version: a git revision, a folder or a wheel; default: its last "
         "release",
     )
-    found = faults(parser.parse_args(arguments).base)
+    found = faults(parser.parse_args(arguments).base, root)
     for fault in found:
         print(f"ranges: {fault}", file=sys.stderr)
     if not found:
-        print(f"ranges: {len(distributions())} distributions fit together")
+        print(f"ranges: {len(distributions(root))} distributions fit together")
     return int(bool(found))
 
 

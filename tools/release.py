@@ -24,20 +24,20 @@ __all__ = ["collect", "faults", "main", "tagged"]
 TAG = re.compile(r"([a-z][a-z0-9-]*)-v([0-9]+\.[0-9]+\.[0-9]+)")
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser = argparse.ArgumentParser(prog="release", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("command", choices=("check", "collect"))
     parser.add_argument("tag", metavar="TAG", help="FAMILY-vMAJOR.MINOR.PATCH")
     options = parser.parse_args(arguments)
-    found = faults(options.tag)
+    found = faults(options.tag, root)
     for fault in found:
         print(f"release: {fault}", file=sys.stderr)
     if found:
         return 1
-    distribution = tagged(options.tag)
+    distribution = tagged(options.tag, root)
     if options.command == "collect":
-        for path in collect(distribution):
-            print(f"release: {path.relative_to(ROOT)}")
+        for path in collect(distribution, root):
+            print(f"release: {path.relative_to(root)}")
         return 0
     print(f"release: {distribution.name} {distribution.version} can be published")
     output = os.environ.get("GITHUB_OUTPUT")

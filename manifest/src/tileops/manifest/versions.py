@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from tileops.manifest.__about__ import __version__
+from tileops.manifest import __about__
 
 __all__ = [
     "Version",
@@ -131,7 +131,7 @@ def require_siblings(distribution: str) -> None:
 def _installed(name: str) -> str | None:
     """The version of a sibling, ``_SOURCES`` where only its sources are on the path, or None."""
     if name == "tileops-manifest":
-        return __version__
+        return __about__.__version__
     import importlib.metadata
     import importlib.util
 
