@@ -17,7 +17,7 @@ pytest.importorskip("hatchling", reason="needs hatchling, which builds the wheel
 from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
-from tools import changes, ranges, wheels
+from tools import changes, new_op, ranges, wheels
 from tools.workspace import ROOT, distributions, table
 
 DISTRIBUTIONS = distributions()
@@ -55,6 +55,11 @@ def test_the_settings_of_the_workspace_name_every_distribution() -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
     unnamed = [one.name for one in DISTRIBUTIONS.values() if f"`{one.name}`" not in readme]
     assert unnamed == []
+
+
+def test_nothing_is_left_to_fill() -> None:
+    """``tools/new_op`` and ``tools/new_family`` mark what is to be written."""
+    assert new_op.unfilled() == []
 
 
 @each_family
