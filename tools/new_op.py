@@ -76,6 +76,11 @@ def write(family: str, name: str, root: Path = ROOT) -> list[Path]:
     folder = one.package / word
     if folder.exists():
         raise RefusedError(f"{folder.relative_to(root)} is there already")
+    if (one.package / "contracts.py").exists():
+        raise RefusedError(
+            f"{(one.package / 'contracts.py').relative_to(root)} is one module; make it the package "
+            "contracts/ first, of one module an op or a group of ops"
+        )
     written = []
     if not found:
         since = known["manifest"].version
@@ -154,13 +159,8 @@ def _of_kind(entry: Entry, values: dict[str, str]) -> dict[str, str]:
 def _contracts(one: Distribution) -> list[Path]:
     """Make the package of the family's compile cases, and its entry point, where there is none."""
     package = one.package / "contracts" / "__init__.py"
-    module = one.package / "contracts.py"
     if package.exists():
         return []
-    if module.exists():
-        raise RefusedError(
-            f"{module} is one module; make it a package of one module a group of ops first"
-        )
     text = fill("op/contracts.py", family=one.family)
     written = [put(package, text)]
     settings = one.folder / "pyproject.toml"

@@ -362,6 +362,19 @@ def test_what_cannot_be_written_is_refused(
     assert sorted(repository.rglob("*")) == before
 
 
+def test_cases_in_one_module_are_split_by_hand(
+    conv: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (distributions(conv)["conv"].package / "contracts.py").touch()
+    before = sorted(conv.rglob("*"))
+    assert new_op.main(["conv", "SoftcapFwdOp"], conv) == 1
+    assert capsys.readouterr().err == (
+        "new_op: packages/tileops-conv/src/tileops/conv/contracts.py is one module; make it the "
+        "package contracts/ first, of one module an op or a group of ops\n"
+    )
+    assert sorted(conv.rglob("*")) == before
+
+
 def test_a_family_is_whole_and_in_every_list(repository: Path) -> None:
     written = new_family.write("conv", "Convolution ops.", repository)
     one = distributions(repository)["conv"]
