@@ -77,9 +77,10 @@ def write(family: str, name: str, root: Path = ROOT) -> list[Path]:
     if folder.exists():
         raise RefusedError(f"{folder.relative_to(root)} is there already")
     if (one.package / "contracts.py").exists():
+        module = (one.package / "contracts.py").relative_to(root)
         raise RefusedError(
-            f"{(one.package / 'contracts.py').relative_to(root)} is one module; make it the package "
-            "contracts/ first, of one module an op or a group of ops"
+            f"{module} is one module; make it the package contracts/ first, of one module an op or "
+            "a group of ops"
         )
     written = []
     if not found:
