@@ -88,9 +88,9 @@ def write(family: str, name: str, root: Path = ROOT) -> list[Path]:
         entry_file = entries / family / f"{snake}.toml"
         text = fill("op/entry.toml", name=name, family=family, since=since)
         written.append(put(entry_file, text))
-        note = f"An entry for `{name}`.\n"
-        written.append(put(known["manifest"].fragments / f"+{word}.added.md", note))
     entry = load_file(found[0] if found else entry_file)
+    note = f"The entry of `{name}`.\n"
+    written.append(put(known["manifest"].fragments / f"+{word}.added.md", note))
     written += _stubs(entry, one, word, root)
     tidy([path for path in written if path.suffix == ".py"])
     return written
@@ -151,6 +151,7 @@ def _of_kind(entry: Entry, values: dict[str, str]) -> dict[str, str]:
     interfaces: ClassVar[Mapping[str, type[KernelInterface]]] = {{"{word}": {stem}Interface}}
 """,
         "body": f"""{values["contiguous"]}
+        # FILL: the rest of the call spec
         call = {stem}Call(device={first}.device, dtype={first}.dtype)
         results: {values["results"]} = self.kernel_for("{word}", call)({values["input_list"]})
         return results""",

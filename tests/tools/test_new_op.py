@@ -28,58 +28,58 @@ def run(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def conv(repository: Path) -> Path:
+def acme(repository: Path) -> Path:
     """A copy with a family of its own, which has no op yet."""
-    new_family.write("conv", "Convolution ops.", repository)
-    for path in (repository / "packages" / "tileops-conv").rglob("*"):
+    new_family.write("acme", "Acme ops.", repository)
+    for path in (repository / "packages" / "tileops-acme").rglob("*"):
         if path.is_file() and path.suffix in (".md", ".py"):
             path.write_text(path.read_text("utf-8").replace("FILL: ", ""))
     return repository
 
 
-def test_an_op_s_files_are_written(conv: Path) -> None:
-    written = new_op.write("conv", "SoftcapFwdOp", conv)
-    family = "packages/tileops-conv"
-    package = f"{family}/src/tileops/conv"
-    assert [path.relative_to(conv).as_posix() for path in written] == [
-        "manifest/src/tileops/manifest/entries/conv/softcap_fwd.toml",
-        "manifest/changes/+softcap.added.md",
-        f"{package}/softcap/__init__.py",
-        f"{package}/softcap/op.py",
-        f"{package}/softcap/reference.py",
-        f"{package}/softcap/kernels.py",
+def test_an_op_s_files_are_written(acme: Path) -> None:
+    written = new_op.write("acme", "AcmeScaleFwdOp", acme)
+    family = "packages/tileops-acme"
+    package = f"{family}/src/tileops/acme"
+    assert [path.relative_to(acme).as_posix() for path in written] == [
+        "manifest/src/tileops/manifest/entries/acme/acme_scale_fwd.toml",
+        "manifest/changes/+acme_scale.added.md",
+        f"{package}/acme_scale/__init__.py",
+        f"{package}/acme_scale/op.py",
+        f"{package}/acme_scale/reference.py",
+        f"{package}/acme_scale/kernels.py",
         f"{package}/contracts/__init__.py",
         f"{family}/pyproject.toml",
-        f"{package}/contracts/softcap.py",
-        f"{family}/tests/test_softcap.py",
+        f"{package}/contracts/acme_scale.py",
+        f"{family}/tests/test_acme_scale.py",
         f"{package}/__init__.py",
-        f"{family}/changes/+softcap.added.md",
+        f"{family}/changes/+acme_scale.added.md",
     ]
-    points = table(conv / family / "pyproject.toml")["project"]["entry-points"]
-    assert points["tileops.contracts"] == {"conv": "tileops.conv.contracts"}
-    assert changes.faults([], conv) == []
+    points = table(acme / family / "pyproject.toml")["project"]["entry-points"]
+    assert points["tileops.contracts"] == {"acme": "tileops.acme.contracts"}
+    assert changes.faults([], acme) == []
 
 
-def test_a_second_op_joins_the_first(conv: Path) -> None:
-    new_op.write("conv", "SoftcapFwdOp", conv)
-    written = new_op.write("conv", "ConvBiasFwdOp", conv)
-    assert conv / "packages" / "tileops-conv" / "pyproject.toml" not in written
+def test_a_second_op_joins_the_first(acme: Path) -> None:
+    new_op.write("acme", "AcmeScaleFwdOp", acme)
+    written = new_op.write("acme", "AcmeBiasFwdOp", acme)
+    assert acme / "packages" / "tileops-acme" / "pyproject.toml" not in written
     program = (
-        "import tileops.conv, tileops.conv.contracts as contracts\n"
+        "import tileops.acme, tileops.acme.contracts as contracts\n"
         "from tileops.core import contract\n"
-        "print(tileops.conv.__all__, contracts.__all__)\n"
-        "print([case.name for case in contract.cases('conv')])\n"
+        "print(tileops.acme.__all__, contracts.__all__)\n"
+        "print([case.name for case in contract.cases('acme')])\n"
     )
-    assert run(conv, "-c", program).stdout.splitlines() == [
-        "['ConvBiasFwdOp', 'SoftcapFwdOp', '__version__'] ['conv_bias', 'softcap']",
-        "['ConvBiasFwdOp-float32', 'SoftcapFwdOp-float32']",
+    assert run(acme, "-c", program).stdout.splitlines() == [
+        "['AcmeBiasFwdOp', 'AcmeScaleFwdOp', '__version__'] ['acme_bias', 'acme_scale']",
+        "['AcmeBiasFwdOp-float32', 'AcmeScaleFwdOp-float32']",
     ]
 
 
-def test_the_stubs_import_and_the_tests_fail_by_name(conv: Path) -> None:
-    new_op.write("conv", "SoftcapFwdOp", conv)
-    tests = "packages/tileops-conv/tests/test_softcap.py"
-    done = run(conv, "-m", "pytest", "-q", "--import-mode=importlib", "-c", os.devnull, tests)
+def test_the_stubs_import_and_the_tests_fail_by_name(acme: Path) -> None:
+    new_op.write("acme", "AcmeScaleFwdOp", acme)
+    tests = "packages/tileops-acme/tests/test_acme_scale.py"
+    done = run(acme, "-m", "pytest", "-q", "--import-mode=importlib", "-c", os.devnull, tests)
     assert "1 passed" in done.stdout, done.stdout
     assert done.stdout.count("Failed: FILL: ") >= 4
     failed = set(re.findall(r"^FAILED \S+::(\w+)", done.stdout, re.MULTILINE))
@@ -90,9 +90,9 @@ def test_the_stubs_import_and_the_tests_fail_by_name(conv: Path) -> None:
         "test_refuses_what_its_entry_rules_out",
     }
     program = (
-        "import torch, tileops.conv.contracts\n"
+        "import torch, tileops.acme.contracts\n"
         "from tileops.core import contract\n"
-        "[case] = contract.cases('conv')\n"
+        "[case] = contract.cases('acme')\n"
         "device = torch.device('cpu')\n"
         "for call in (\n"
         "    lambda: contract.check_cold_compile(case, device=device),\n"
@@ -102,25 +102,25 @@ def test_the_stubs_import_and_the_tests_fail_by_name(conv: Path) -> None:
         "    try: call()\n"
         "    except NotImplementedError as error: print(error)\n"
     )
-    assert run(conv, "-c", program).stdout.splitlines() == [
-        "FILL: the inputs of SoftcapFwdOp's case",
-        "FILL: the oracle of SoftcapFwdOp",
-        "FILL: the reference of SoftcapFwdOp",
+    assert run(acme, "-c", program).stdout.splitlines() == [
+        "FILL: the inputs of AcmeScaleFwdOp's case",
+        "FILL: the oracle of AcmeScaleFwdOp",
+        "FILL: the reference of AcmeScaleFwdOp",
     ]
     program = (
         "from tileops.core.conformance import check_class\n"
-        "from tileops.conv import SoftcapFwdOp as op\n"
+        "from tileops.acme import AcmeScaleFwdOp as op\n"
         "print(*check_class(op.entry, op))\n"
     )
-    assert "a planned entry has no class yet" in run(conv, "-c", program).stdout
+    assert "a planned entry has no class yet" in run(acme, "-c", program).stdout
 
 
-def test_every_mark_is_found(conv: Path) -> None:
-    assert new_op.unfilled(conv) == []
-    written = new_op.write("conv", "SoftcapFwdOp", conv)
-    marked = {place.split(":")[0] for place in new_op.unfilled(conv)}
-    quiet = ("__init__.py", "pyproject.toml", "manifest/changes/+softcap.added.md")
-    names = [path.relative_to(conv).as_posix() for path in written]
+def test_every_mark_is_found(acme: Path) -> None:
+    assert new_op.unfilled(acme) == []
+    written = new_op.write("acme", "AcmeScaleFwdOp", acme)
+    marked = {place.split(":")[0] for place in new_op.unfilled(acme)}
+    quiet = ("__init__.py", "pyproject.toml", "manifest/changes/+acme_scale.added.md")
+    names = [path.relative_to(acme).as_posix() for path in written]
     assert marked == {name for name in names if not name.endswith(quiet)}
 
 
@@ -128,7 +128,7 @@ HEAD = """\
 #:schema ../../../../../../schema/op.schema.json
 
 name = "AcmeFwdOp"
-family = "conv"
+family = "acme"
 status = "planned"
 since = "0.1.0"
 summary = "An op."
@@ -311,27 +311,27 @@ def types_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids=["everything", "two-results", "no-result", "table", "composite"],
 )
 def test_the_stubs_follow_an_entry_that_is_there(
-    conv: Path, signature: str, types_cache: Path
+    acme: Path, signature: str, types_cache: Path
 ) -> None:
     """Their constructor and forward are the entry's, and they pass style and types."""
-    entry = conv / "manifest/src/tileops/manifest/entries/conv/acme_fwd.toml"
+    entry = acme / "manifest/src/tileops/manifest/entries/acme/acme_fwd.toml"
     entry.parent.mkdir()
     entry.write_text(HEAD + signature)
-    written = new_op.write("conv", "AcmeFwdOp", conv)
+    written = new_op.write("acme", "AcmeFwdOp", acme)
     assert entry not in written
     program = (
         "import dataclasses\n"
         "from tileops.core.conformance import check_class\n"
-        "from tileops.conv import AcmeFwdOp as op\n"
+        "from tileops.acme import AcmeFwdOp as op\n"
         "print(*check_class(dataclasses.replace(op.entry, status='implemented'), op))\n"
     )
-    done = run(conv, "-c", program)
+    done = run(acme, "-c", program)
     assert (done.stdout, done.stderr) == ("\n", "")
     python = [str(path) for path in written if path.suffix == ".py"]
-    assert run(conv, "-m", "ruff", "check", *python).stdout == "All checks passed!\n"
-    assert run(conv, "-m", "ruff", "format", "--check", *python).returncode == 0
+    assert run(acme, "-m", "ruff", "check", *python).stdout == "All checks passed!\n"
+    assert run(acme, "-m", "ruff", "format", "--check", *python).returncode == 0
     sources = [path for path in python if "/src/" in path]
-    types = run(conv, "-m", "mypy", "--cache-dir", str(types_cache), *sources)
+    types = run(acme, "-m", "mypy", "--cache-dir", str(types_cache), *sources)
     assert types.returncode == 0, types.stdout
 
 
@@ -339,9 +339,9 @@ def test_the_stubs_follow_an_entry_that_is_there(
     ("family", "name", "message"),
     [
         (
-            "conv",
-            "ConvFwdOp",
-            "there is no family 'conv'; the families are attention, composite, norm, positional, "
+            "acme",
+            "AcmeFwdOp",
+            "there is no family 'acme'; the families are attention, composite, norm, positional, "
             "and ./tools/new_family makes another",
         ),
         ("norm", "softcap", "'softcap' is no op's class; it is called like RMSNormFwdOp"),
@@ -363,27 +363,27 @@ def test_what_cannot_be_written_is_refused(
 
 
 def test_cases_in_one_module_are_split_by_hand(
-    conv: Path, capsys: pytest.CaptureFixture[str]
+    acme: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (distributions(conv)["conv"].package / "contracts.py").touch()
-    before = sorted(conv.rglob("*"))
-    assert new_op.main(["conv", "SoftcapFwdOp"], conv) == 1
+    (distributions(acme)["acme"].package / "contracts.py").touch()
+    before = sorted(acme.rglob("*"))
+    assert new_op.main(["acme", "AcmeScaleFwdOp"], acme) == 1
     assert capsys.readouterr().err == (
-        "new_op: packages/tileops-conv/src/tileops/conv/contracts.py is one module; make it the "
+        "new_op: packages/tileops-acme/src/tileops/acme/contracts.py is one module; make it the "
         "package contracts/ first, of one module an op or a group of ops\n"
     )
-    assert sorted(conv.rglob("*")) == before
+    assert sorted(acme.rglob("*")) == before
 
 
 def test_a_family_is_whole_and_in_every_list(repository: Path) -> None:
-    written = new_family.write("conv", "Convolution ops.", repository)
-    one = distributions(repository)["conv"]
-    assert closure("conv", repository) == ["conv", "manifest", "core"]
+    written = new_family.write("acme", "Acme ops.", repository)
+    one = distributions(repository)["acme"]
+    assert closure("acme", repository) == ["acme", "manifest", "core"]
     settings = table(repository / "pyproject.toml")["tool"]
     for name in ("build", "isolated"):
-        assert "conv" in settings["hatch"]["envs"][name]["matrix"][0]["family"]
-    assert "$MYPY_CONFIG_FILE_DIR/packages/tileops-conv/src" in settings["mypy"]["mypy_path"]
-    row = "| `packages/tileops-conv/` | `tileops-conv` | Convolution ops |\n"
+        assert "acme" in settings["hatch"]["envs"][name]["matrix"][0]["family"]
+    assert "$MYPY_CONFIG_FILE_DIR/packages/tileops-acme/src" in settings["mypy"]["mypy_path"]
+    row = "| `packages/tileops-acme/` | `tileops-acme` | Acme ops |\n"
     assert row in (repository / "README.md").read_text("utf-8")
     assert (one.folder / "LICENSE").read_bytes() == (repository / "LICENSE").read_bytes()
     assert changes.faults([], repository) == []
@@ -391,8 +391,8 @@ def test_a_family_is_whole_and_in_every_list(repository: Path) -> None:
     assert run(repository, "-m", "ruff", "check", *python).stdout == "All checks passed!\n"
     marked = {place.split(":")[0] for place in new_op.unfilled(repository)}
     assert marked == {
-        "packages/tileops-conv/README.md",
-        "packages/tileops-conv/src/tileops/conv/__init__.py",
+        "packages/tileops-acme/README.md",
+        "packages/tileops-acme/src/tileops/acme/__init__.py",
     }
 
 
@@ -401,8 +401,8 @@ def test_a_family_is_whole_and_in_every_list(repository: Path) -> None:
     [
         ("Conv", "Ops.", "'Conv' is no family; it is one word in small letters, like conv"),
         ("norm", "Ops.", "there is a family 'norm': "),
-        ("conv", "Ops", "'Ops' is no sentence without quotes that ends in a full stop"),
-        ("conv", 'An "op".', "is no sentence without quotes that ends in a full stop"),
+        ("acme", "Ops", "'Ops' is no sentence without quotes that ends in a full stop"),
+        ("acme", 'An "op".', "is no sentence without quotes that ends in a full stop"),
     ],
 )
 def test_a_family_that_cannot_be_is_refused(
