@@ -5,8 +5,8 @@ A change to what a distribution ships adds a file to its ``changes/``, such as
 the distribution sees. towncrier puts the fragments into ``CHANGELOG.md`` at a release. Its own
 ``check`` wants one fragment for the whole repository; here each changed distribution needs one.
 
-    hatch run changes check [--base COMMIT]     has each changed distribution a fragment
-    hatch run changes build FAMILY              make the changelog of the version that it is at
+    hatch run upkeep:changes check [--base COMMIT]     has each changed distribution a fragment
+    hatch run upkeep:changes build FAMILY              make the changelog of its version
 """
 
 from __future__ import annotations
@@ -105,10 +105,9 @@ def build(distribution: Distribution, date: str, root: Path = ROOT) -> int:
     """Move the fragments into the changelog, under the version that the distribution is at."""
     version = distribution.version
     if version in headings(distribution):
-        folder = distribution.folder.relative_to(root)
         print(
-            f"changes: {distribution.changelog.relative_to(root)} has {version} already; in "
-            f"{folder} run first: hatch version NEW",
+            f"changes: {distribution.changelog.relative_to(root)} has {version} already; run "
+            f"first: hatch run upkeep:release bump {distribution.family} NEW",
             file=sys.stderr,
         )
         return 1

@@ -34,7 +34,9 @@ NO_PART = re.compile(r"[A-Z]+\.md|\.gitignore|\.github/dependabot\.yml")
 
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser = argparse.ArgumentParser(prog="tools.plan", description=__doc__)
-    parser.add_argument("base", help="the commit that the change begins from; '' where unknown")
+    parser.add_argument(
+        "--base", required=True, help="the commit that the change begins from, or nothing"
+    )
     base = parser.parse_args(arguments).base
     files = changed_files(root, base)
     if files is None:

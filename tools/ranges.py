@@ -121,8 +121,8 @@ def manifest_faults(base: str = "released", root: Path = ROOT) -> list[str]:
     listed = "; ".join(map(str, changes.changes))
     return [
         f"tileops-manifest is at {new.version}, and its changes since {base} ({old.version}) need "
-        f"at least {least}, as the {part} version must move: {listed}; in manifest/ run: hatch "
-        f"version {least}"
+        f"at least {least}, as the {part} version must move: {listed}; run: hatch run "
+        f"upkeep:release bump manifest {least}"
     ]
 
 

@@ -1,7 +1,10 @@
-"""Checks and collects what the tag of a release publishes: one distribution, ``norm-v0.2.0``.
+"""Moves versions, and checks and collects what the tag of a release publishes.
 
-hatch run release check TAG      is everything in place for it
-hatch run release collect TAG    after ``build:all``: its files into dist/release/
+    hatch run upkeep:release bump FAMILY VERSION    its version, and the ranges that this leaves
+    hatch run upkeep:release check TAG              is everything in place for norm-v0.2.0
+    hatch run upkeep:release collect TAG            after build:all: its files into dist/release/
+
+A tag releases one distribution; the README has the steps.
 """
 
 from __future__ import annotations
@@ -14,21 +17,28 @@ import sys
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from tools import changes, ranges, wheels
 from tools.git import git
 from tools.workspace import ROOT, Distribution, distributions
 
-__all__ = ["collect", "faults", "main", "tagged"]
+__all__ = ["bump", "collect", "faults", "main", "tagged"]
 
 TAG = re.compile(r"([a-z][a-z0-9-]*)-v([0-9]+\.[0-9]+\.[0-9]+)")
 
 
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
-    parser = argparse.ArgumentParser(prog="release", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("command", choices=("check", "collect"))
-    parser.add_argument("tag", metavar="TAG", help="FAMILY-vMAJOR.MINOR.PATCH")
+    parser = argparse.ArgumentParser(prog="release", description=(__doc__ or "").split("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    move = commands.add_parser("bump", help="move a version, and the ranges that it leaves")
+    move.add_argument("family", choices=list(distributions(root)))
+    move.add_argument("version", metavar="VERSION", help="MAJOR.MINOR.PATCH")
+    for name, what in (("check", "is everything in place"), ("collect", "gather its files")):
+        commands.add_parser(name, help=what).add_argument("tag", help="FAMILY-vMAJOR.MINOR.PATCH")
     options = parser.parse_args(arguments)
+    if options.command == "bump":
+        return _bump(options.family, options.version, root)
     found = faults(options.tag, root)
     for fault in found:
         print(f"release: {fault}", file=sys.stderr)
@@ -45,6 +55,47 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
         with Path(output).open("a", encoding="utf-8") as stream:
             stream.write(f"family={distribution.family}\n")
     return 0
+
+
+def _bump(family: str, version: str, root: Path) -> int:
+    try:
+        changed = bump(distributions(root)[family], version, root)
+    except ValueError as error:
+        print(f"release: {error}", file=sys.stderr)
+        return 1
+    for path in changed:
+        print(f"release: {path.relative_to(root)}")
+    return 0
+
+
+def bump(distribution: Distribution, version: str, root: Path = ROOT) -> list[Path]:
+    """Move a distribution to a version, and each range of a sibling that does not admit it.
+
+    A sibling whose range has moved needs a fragment, and a release, of its own.
+
+    Raises:
+        ValueError: the version is none, or not above the present one.
+    """
+    if not re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", version):
+        raise ValueError(f"{version!r} is no MAJOR.MINOR.PATCH")
+    if Version(version) <= Version(distribution.version):
+        raise ValueError(
+            f"{distribution.name} is at {distribution.version}; {version} is not above"
+        )
+    about = distribution.package / "__about__.py"
+    text = about.read_text("utf-8")
+    about.write_text(text.replace(f'"{distribution.version}"', f'"{version}"'), "utf-8")
+    changed = [about]
+    for other in distributions(root).values():
+        for requirement in other.siblings:
+            left = not requirement.specifier.contains(version)
+            if canonicalize_name(requirement.name) == distribution.name and left:
+                settings = other.folder / "pyproject.toml"
+                text = settings.read_text("utf-8")
+                new = f'"{distribution.name}~={version}"'
+                settings.write_text(text.replace(f'"{requirement}"', new), "utf-8")
+                changed.append(settings)
+    return changed
 
 
 def tagged(tag: str, root: Path = ROOT) -> Distribution:
@@ -74,7 +125,7 @@ def faults(tag: str, root: Path = ROOT) -> list[str]:
     if changes.headings(one)[:1] != [one.version]:
         found.append(
             f"{one.changelog.relative_to(root)} does not begin with {one.version}; run: hatch run "
-            f"changes build {one.family}"
+            f"upkeep:changes build {one.family}"
         )
     for fragment in changes.unreleased(one):
         found.append(f"{fragment.relative_to(root)} is in no changelog yet")

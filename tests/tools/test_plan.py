@@ -92,7 +92,7 @@ def test_an_unknown_base_means_every_family(
     assert changed_files(repository, base) is None
     output = repository.parent / "output"
     monkeypatch.setenv("GITHUB_OUTPUT", str(output))
-    assert plan.main(["--", base], repository) == 0
+    assert plan.main([f"--base={base}"], repository) == 0
     values = dict(line.split("=", 1) for line in output.read_text().splitlines())
     assert json.loads(values["families"]) == ALL
 
@@ -116,7 +116,7 @@ def test_the_workflow_gets_families_and_cells(
     (repository / "packages" / "tileops-composite" / "README.md").write_text("changed")
     commit()
     monkeypatch.delenv("GITHUB_OUTPUT", raising=False)
-    assert plan.main([base], repository) == 0
+    assert plan.main(["--base", base], repository) == 0
     printed = capsys.readouterr()
     values = dict(line.split("=", 1) for line in printed.out.splitlines())
     assert json.loads(values["families"]) == ["composite"]

@@ -88,7 +88,7 @@ def test_a_manifest_that_changes_without_its_bump_is_named(
             f"tileops-manifest is at 0.1.0, and its changes since {name} (0.1.0) need at least "
             "0.2.0, as the minor version must move: RMSNormFwdOp: breaking: "
         )
-        assert fault.endswith("; in manifest/ run: hatch version 0.2.0")
+        assert fault.endswith("; run: hatch run upkeep:release bump manifest 0.2.0")
     set_version(repository, "manifest", "0.1.9")
     assert len(ranges.manifest_faults("released", repository)) == 1
     set_version(repository, "manifest", "0.2.0")

@@ -12,7 +12,7 @@ pytest.importorskip("hatchling", reason="needs hatchling, which builds the wheel
 from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
-from tools import changes, release
+from tools import changes, ranges, release
 from tools.workspace import Distribution, distributions
 
 Commit = Callable[..., str]
@@ -51,8 +51,8 @@ def test_all_that_is_missing_is_said_at_once(repository: Path, commit: Commit) -
     ]
     (repository / "packages/tileops-norm/CHANGELOG.md").write_text("# Changes\n")
     assert (
-        "packages/tileops-norm/CHANGELOG.md does not begin with 0.1.7; run: hatch run changes "
-        "build norm"
+        "packages/tileops-norm/CHANGELOG.md does not begin with 0.1.7; run: hatch run "
+        "upkeep:changes build norm"
     ) in release.faults("norm-v0.1.7", repository)
 
 
@@ -92,6 +92,25 @@ def test_a_manifest_is_compared_with_the_release_before_this_one(
     [fault] = release.faults("manifest-v0.1.1", repository)
     assert "need at least 0.2.0" in fault
     assert "RMSNormFwdOp: breaking: is gone" in fault
+
+
+def test_a_bump_takes_along_the_ranges_that_it_leaves(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before this the set of distributions could not be installed any more."""
+    one = prepare(repository, "norm", "0.1.0")
+    assert release.main(["bump", "norm", "0.1.4"], repository) == 0
+    about = "packages/tileops-norm/src/tileops/norm/__about__.py"
+    assert capsys.readouterr().out.splitlines() == [f"release: {about}"]
+    assert one.version == "0.1.4"
+    assert release.main(["bump", "norm", "0.2.0"], repository) == 0
+    composite = "packages/tileops-composite/pyproject.toml"
+    assert capsys.readouterr().out.splitlines() == [f"release: {about}", f"release: {composite}"]
+    assert '"tileops-norm~=0.2.0",' in (repository / composite).read_text("utf-8")
+    assert ranges.sibling_faults(repository) == []
+    for version, message in (("0.2.0", "tileops-norm is at 0.2.0; 0.2.0 is not above"), ("1", "")):
+        assert release.main(["bump", "norm", version], repository) == 1
+        assert (message or "'1' is no MAJOR.MINOR.PATCH") in capsys.readouterr().err
 
 
 def test_only_the_files_of_the_tagged_distribution_are_collected(repository: Path) -> None:
