@@ -33,6 +33,13 @@ def test_the_namespace_belongs_to_no_distribution() -> None:
     ] == []
 
 
+def test_a_package_is_of_one_distribution() -> None:
+    """Uninstalling one of two would take the other's files along."""
+    packages = [(path.name, one.name) for one in DISTRIBUTIONS.values() for path in one.packages]
+    assert len({package for package, _ in packages}) == len(packages)
+    assert {one.package.name for one in DISTRIBUTIONS.values()} <= {name for name, _ in packages}
+
+
 @each_family
 def test_a_distribution_is_whole(family: str) -> None:
     one = DISTRIBUTIONS[family]

@@ -21,11 +21,13 @@ def faults(wheel: Path, distribution: Distribution) -> list[str]:
     """What the wheel lacks of the distribution, and what it holds beyond it."""
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if not name.endswith("/")}
-    own = f"tileops/{distribution.package.name}/"
+    own = tuple(f"tileops/{package.name}/" for package in distribution.packages)
     info = f"{wheel.name.split('-')[0]}-{distribution.version}.dist-info/"
-    found = {name for name in held if not name.startswith((own, info))}
-    found |= {
-        name for name in held if name.startswith(own) and not _ships(name[len(own) :], distribution)
+    found = {
+        name
+        for name in held
+        if not name.startswith((*own, info))
+        or (name.startswith(own) and not _ships(name.split("/", 2)[2], distribution))
     }
     metadata = {name[len(info) :] for name in held if name.startswith(info)}
     offered = METADATA | ({"entry_points.txt"} if _has_entry_points(distribution) else set())
@@ -39,11 +41,11 @@ def faults(wheel: Path, distribution: Distribution) -> list[str]:
 
 def expected(distribution: Distribution) -> set[str]:
     """Every file of the distribution that is to be in its wheel."""
-    package = distribution.package
-    own = f"tileops/{package.name}"
-    files = [path.relative_to(package).as_posix() for path in package.rglob("*") if path.is_file()]
-    found = {f"{own}/{name}" for name in files if _ships(name, distribution)}
-    found.add(f"{own}/py.typed")
+    found = {f"tileops/{distribution.package.name}/py.typed"}
+    for package in distribution.packages:
+        files = [path for path in package.rglob("*") if path.is_file()]
+        names = [path.relative_to(package).as_posix() for path in files]
+        found |= {f"tileops/{package.name}/{name}" for name in names if _ships(name, distribution)}
     if distribution.family == "manifest":
         schemas = distribution.folder.parent.glob("schema/*.json")
         found |= {f"tileops/manifest/schema/{path.name}" for path in schemas}

@@ -39,6 +39,11 @@ class Distribution:
         return self.folder / "src" / "tileops" / self.family.replace("-", "_")
 
     @property
+    def packages(self) -> list[Path]:
+        """:attr:`package`, and others that it ships beside it in the namespace."""
+        return sorted(path.parent for path in self.folder.glob("src/tileops/*/__init__.py"))
+
+    @property
     def changelog(self) -> Path:
         return self.folder / "CHANGELOG.md"
 
