@@ -90,14 +90,15 @@ def test_a_wheel_holds_nothing_but_code_and_data_of_its_own(repository: Path, na
 def test_a_wheel_lacks_nothing(repository: Path) -> None:
     one = distributions(repository)["norm"]
     (one.package / "py.typed").unlink()
+    (one.package / "left_out.py").touch()
     (one.folder / "LICENSE").unlink()
     settings = one.folder / "pyproject.toml"
     text = settings.read_text().replace('license-files = ["LICENSE"]\n', "")
-    settings.write_text(text + '\n[tool.hatch.build]\nexclude = ["contracts.py"]\n')
+    settings.write_text(text + '\n[tool.hatch.build]\nexclude = ["left_out.py"]\n')
     wheel = build(repository, "norm", repository / "dist")
     info = f"tileops_norm-{one.version}.dist-info"
     assert wheels.faults(wheel, distributions(repository)["norm"]) == [
-        f"{wheel.name} lacks tileops/norm/contracts.py",
+        f"{wheel.name} lacks tileops/norm/left_out.py",
         f"{wheel.name} lacks tileops/norm/py.typed",
         f"{wheel.name} lacks {info}/licenses/LICENSE",
     ]
