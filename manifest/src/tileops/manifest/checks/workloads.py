@@ -11,7 +11,7 @@ from tileops.manifest.checks.signature import check_type, dtypes_of
 from tileops.manifest.environments import bound_by, roofline_names
 from tileops.manifest.expressions import Expression
 from tileops.manifest.generators import GeneratorError
-from tileops.manifest.model import MISSING, Entry, Input, Workload
+from tileops.manifest.model import MISSING, Entry, Input, Output, Workload
 from tileops.manifest.values import canonical
 from tileops.manifest.vocabulary import FLOATING, INTEGRAL
 
@@ -28,8 +28,19 @@ def check_roofline(entry: Entry, report: Report) -> None:
 
 
 def check_tolerances(entry: Entry, report: Report) -> None:
-    """Report tolerances of what is no output, and outputs of an implemented op without one."""
-    outputs = {output.name: output for output in entry.signature.outputs}
+    """Report tolerances of what is no result, and outputs of an implemented op without one.
+
+    A written input is a result too. Where no output stands for it, it may have tolerances of its
+    own; without any it is compared exactly, as a cache that is written by copying should be.
+    """
+    aliased = {output.alias for output in entry.signature.outputs}
+    written = [
+        spec
+        for spec in entry.signature.inputs
+        if spec.mutated is not False and spec.name not in aliased
+    ]
+    specs: list[Input | Output] = [*entry.signature.outputs, *written]
+    outputs = {spec.name: spec for spec in specs}
     seen: set[tuple[str, str]] = set()
     for at, tolerance in enumerate(entry.tolerances):
         where: Where = ("tolerances", at)
@@ -37,7 +48,10 @@ def check_tolerances(entry: Entry, report: Report) -> None:
         if output is None:
             remedy = closest(tolerance.output, outputs)
             report.add(
-                (*where, "output"), "a tolerance is of an output", repr(tolerance.output), remedy
+                (*where, "output"),
+                "a tolerance is of an output, or of a written input that no output stands for",
+                repr(tolerance.output),
+                remedy,
             )
             continue
         allowed = dtypes_of(entry.signature, output.dtype) or ()

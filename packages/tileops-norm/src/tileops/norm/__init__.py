@@ -12,6 +12,11 @@ require_manifest("tileops-norm")
 
 from tileops.norm.ada_layer_norm import AdaLayerNormFwdOp  # noqa: E402
 from tileops.norm.ada_layer_norm_zero import AdaLayerNormZeroFwdOp  # noqa: E402
+from tileops.norm.channels import (  # noqa: E402
+    BatchNormFwdOp,
+    GroupNormFwdOp,
+    InstanceNormFwdOp,
+)
 from tileops.norm.fused_add_layer_norm import FusedAddLayerNormFwdOp  # noqa: E402
 from tileops.norm.fused_add_rms_norm import FusedAddRMSNormFwdOp  # noqa: E402
 from tileops.norm.fused_add_rms_norm_per_token_quant import (  # noqa: E402
@@ -24,9 +29,12 @@ from tileops.norm.rms_norm_per_token_quant import RMSNormPerTokenQuantFwdOp  # n
 __all__ = [
     "AdaLayerNormFwdOp",
     "AdaLayerNormZeroFwdOp",
+    "BatchNormFwdOp",
     "FusedAddLayerNormFwdOp",
     "FusedAddRMSNormFwdOp",
     "FusedAddRMSNormPerTokenQuantFwdOp",
+    "GroupNormFwdOp",
+    "InstanceNormFwdOp",
     "LayerNormFwdOp",
     "RMSNormFwdOp",
     "RMSNormPerTokenQuantFwdOp",
