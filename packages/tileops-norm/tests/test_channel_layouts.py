@@ -28,7 +28,7 @@ from tileops.norm.channels.numbers import launch_numbers, team_of
 from tileops.norm.channels.pieces import PASS_CONFIGS
 from tileops.norm.channels.shapes import Shape, divider
 from tileops.norm.channels.traits import Traits
-from tileops.norm.rms_norm.configs import ITEMSIZE, shared_limit
+from tileops.norm.rows.configs import ITEMSIZE, shared_limit
 
 ARCHS = {"sm_80": 108, "sm_89": 142, "sm_90a": 132, "sm_100a": 148, "sm_unheard_of": 20}
 SPACES = (1, 2, 3, 7, 8, 49, 64, 100, 196, 441, 529, 1024, 3136, 12544, 65536, 2**20, 2**24 + 1)

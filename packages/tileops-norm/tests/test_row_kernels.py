@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from formulas import Bounded, check, layer_norm, rms_norm
 
 from tileops.core import tilelang_backend
 from tileops.core.kernels import Kernel
@@ -24,6 +23,8 @@ from tileops.norm import (
 )
 from tileops.norm.rows import choices
 from tileops.norm.rows.call import LayerNormCall
+
+from .formulas import Bounded, check, layer_norm, rms_norm
 
 pytestmark = [
     pytest.mark.gpu,
