@@ -86,10 +86,7 @@ def wheel(distribution: Distribution) -> Path:
 
 def contract(family: str) -> list[str]:
     """The command that runs the family's contract."""
-    command = [sys.executable, "-m", "tileops.core", "contract"]
-    if subprocess.run([*command, "--help"], capture_output=True, check=False).returncode == 0:
-        return [*command, "--family", family]
-    return [sys.executable, "-m", "pytest", str(ROOT / "tests" / "compile_contract.py")]
+    return [sys.executable, "-m", "tileops.core", "contract", "--family", family]
 
 
 def installed() -> set[str]:
