@@ -9,6 +9,7 @@ import torch
 
 from tileops.core import Kernel, KernelInterface
 from tileops.core.dtypes import dtype_name
+from tileops.core.errors import TargetError
 from tileops.core.tilelang_backend import Program, build, device_arch, launcher
 from tileops.norm.rms_norm import programs
 from tileops.norm.rms_norm.reference import rms_norm_reference
@@ -30,6 +31,11 @@ class RMSNormFwdInterface(KernelInterface):
 
     @classmethod
     def select(cls, call: LayerNormCall, kernel_types: Mapping[str, type[Kernel]]) -> type[Kernel]:
+        if call.weight_offset:
+            raise TargetError(
+                "RMSNormFwdOp: the target 'tilelang' has no kernel with a weight_offset; use "
+                "target='reference'"
+            )
         arch = device_arch(call.device)
         return kernel_types[programs.select(call.n, dtype_name(call.dtype), call.aligned, arch)]
 
