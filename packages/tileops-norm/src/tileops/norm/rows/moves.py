@@ -20,7 +20,12 @@ from typing import Any
 from .configs import HINTS, ITEMSIZE, Config
 from .ops import RowOp
 
-__all__ = ["Place", "moves"]
+__all__ = ["Line", "Place", "moves"]
+
+
+class Line(SimpleNamespace):
+    """One row of a tensor: ``tensor``, its address, ``base``, the row's first element, ``kind``, the
+    dtype. ``own_phase`` says that its phase is not that of x's row."""
 
 
 class Place(SimpleNamespace):
@@ -70,70 +75,86 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
         """Accesses 0 to ``count``: spelt out where their guards differ."""
         return T.unroll(count) if even else tuple(range(count))
 
-    def address(tensor: Any, base: Any, kind: str, at: Any, i: Any) -> Any:
-        """Of access ``i`` of the row of ``tensor`` that begins at element ``base``."""
-        return tensor + (base + start(at, i)) * ITEMSIZE[kind]
+    def address(line: Any, at: Any, i: Any) -> Any:
+        """Of access ``i`` of a row."""
+        return line.tensor + (line.base + start(at, i)) * ITEMSIZE[line.kind]
+
+    def ends(line: Any, at: Any) -> tuple[Any, Any]:
+        """The addresses of a row, and of what follows it: nowhere where there is no such row."""
+        size = ITEMSIZE[line.kind]
+        begin = line.tensor + line.base * size
+        if config.rows == 1:
+            return begin, begin + n * size
+        there = at.row < at.m
+        nowhere = T.int64(0)
+        return (
+            T.if_then_else(there, begin, nowhere),
+            T.if_then_else(there, begin + n * size, nowhere),
+        )
+
+    def line(at: Any, name: str, kind: str = dtype) -> Line:
+        """The thread's row of a tensor of x's shape."""
+        return Line(tensor=getattr(at.a, name), base=at.base, kind=kind, own_phase=False)
 
     @T.macro
-    def read_access(tensor, base, kind, to, slot, at, i, shifted, hint):
-        """to[slot] = access i of the row of ``tensor``, of dtype ``kind``, that begins at base."""
-        size = vector * ITEMSIZE[kind]
-        name = f"rows::get{'_shifted' if shifted else ''}<{size}, {hint}>"
+    def read_access(line, to, slot, at, i, hint):
+        """to[slot] = access i of the row."""
+        size = vector * ITEMSIZE[line.kind]
+        shifted = "_shifted" if phased and line.own_phase else ""
         if inside(at, i):
             T.call_extern(
-                "handle", name, T.address_of(to[slot, 0]), address(tensor, base, kind, at, i)
+                "handle",
+                f"rows::get{shifted}<{size}, {hint}>",
+                T.address_of(to[slot, 0]),
+                address(line, at, i),
             )
         elif phased:
             T.call_extern(
                 "handle",
-                f"rows::get_part<{size}, {ITEMSIZE[kind]}>",
+                f"rows::get_part<{size}, {ITEMSIZE[line.kind]}>",
                 T.address_of(to[slot, 0]),
-                address(tensor, base, kind, at, i),
-                tensor + base * ITEMSIZE[kind],
-                tensor + (base + n) * ITEMSIZE[kind],
+                address(line, at, i),
+                *ends(line, at),
             )
         elif not whole(i) or config.rows > 1:
             for v in T.vectorized(vector):
-                to[slot, v] = T.cast(0, kind)
+                to[slot, v] = T.cast(0, line.kind)
 
     @T.macro
-    def write_access(tensor, kind, values, at, i):
-        """Access i of the row of ``tensor`` = values, of dtype ``kind``."""
-        size = vector * ITEMSIZE[kind]
+    def write_access(line, values, at, i):
+        """Access i of the row = values."""
+        size = vector * ITEMSIZE[line.kind]
         if inside(at, i):
             T.call_extern(
                 "handle",
                 f"rows::put<{size}, {store}>",
-                address(tensor, at.base, kind, at, i),
+                address(line, at, i),
                 T.address_of(values[0]),
             )
         elif phased:
             T.call_extern(
                 "handle",
-                f"rows::put_part<{size}, {ITEMSIZE[kind]}>",
-                address(tensor, at.base, kind, at, i),
+                f"rows::put_part<{size}, {ITEMSIZE[line.kind]}>",
+                address(line, at, i),
                 T.address_of(values[0]),
-                tensor + at.base * ITEMSIZE[kind],
-                tensor + (at.base + n) * ITEMSIZE[kind],
+                *ends(line, at),
             )
 
     @T.macro
     def read_columns(columns, count, at, i):
-        """Each of ``columns`` [count] = accesses i on of the row that goes with the thread's own."""
+        """Each column's buffer [count] = accesses i on of its row."""
         for column in columns:
             for k in counted(count):
-                read_access(
-                    column.tensor, column.base, column.kind, column.buffer, k, at, i + k, phased, -1
-                )
+                read_access(column.line, column.buffer, k, at, i + k, -1)
 
     @T.macro
     def read_rows(held, other, count, at, i):
         """held [count] = x from access i on, and other the residual where there is one."""
         for k in counted(count):
-            read_access(at.a.x, at.base, dtype, held, k, at, i + k, False, load)
+            read_access(line(at, "x"), held, k, at, i + k, load)
         if op.added:
             for k in counted(count):
-                read_access(at.a.residual, at.base, dtype, other, k, at, i + k, False, load)
+                read_access(line(at, "residual"), other, k, at, i + k, load)
 
     @T.macro
     def add_rows(held, other, gates, count, at, i):
@@ -155,14 +176,14 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
                         )
                 for v in T.unroll(vector):
                     held[k, v] = values[v]
-                write_access(at.a.residual_out, dtype, values, at, i + k)
+                write_access(line(at, "residual_out"), values, at, i + k)
 
     @T.macro
     def read_again(held, count, at, i):
         """held [count] = what was read, or added up and written, from access i on."""
-        source = at.a.residual_out if op.added else at.a.x
         for k in counted(count):
-            read_access(source, at.base, dtype, held, k, at, i + k, False, load)
+            source = line(at, "residual_out" if op.added else "x")
+            read_access(source, held, k, at, i + k, load)
 
     @T.macro
     def write_rows(values, at, i):
@@ -178,7 +199,7 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
         else:
             for v in T.unroll(vector):
                 rounded[v] = T.cast(values[v], dtype)
-        write_access(at.a.y, out_dtype, rounded, at, i)
+        write_access(line(at, "y", out_dtype), rounded, at, i)
 
     @T.macro
     def keep_packed(held, count, kind, known):
@@ -199,7 +220,7 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
         has=has,
         inside=inside,
         start=start,
-        address=address,
+        address=lambda at, i: address(line(at, "x"), at, i),
         counted=counted,
         read_columns=read_columns,
         read_rows=read_rows,

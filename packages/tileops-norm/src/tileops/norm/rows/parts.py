@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from .configs import Build
-from .moves import Place, moves
+from .moves import Line, Place, moves
 from .ops import RowOp
 from .statistics import statistics
 
@@ -41,11 +41,9 @@ def parts(op: RowOp, build: Build) -> Any:
         for name, kind in names.items():
             if kind is not None:
                 base = at.row // getattr(at.a, f"{name}_rows") * n if op.modulated else T.int64(0)
+                line = Line(tensor=getattr(at.a, name), base=base, kind=kind, own_phase=True)
                 buffer = T.alloc_local((count, config.vector), kind)
-                tensor = getattr(at.a, name)
-                found.append(
-                    SimpleNamespace(name=name, tensor=tensor, kind=kind, base=base, buffer=buffer)
-                )
+                found.append(SimpleNamespace(name=name, line=line, buffer=buffer))
         return found
 
     def state(count: int, at: Place) -> Any:

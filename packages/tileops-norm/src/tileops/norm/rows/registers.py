@@ -53,7 +53,7 @@ def rows_in_registers(op: RowOp, build: Build) -> Any:
             move.keep_packed(held, count, build.dtype, s.factor)
             if config.early:
                 for column in s.columns:
-                    move.keep_packed(column.buffer, count, column.kind, s.factor)
+                    move.keep_packed(column.buffer, count, column.line.kind, s.factor)
             if not config.early:
                 move.read_columns(s.columns, count, at, 0)
             if op.quantized:

@@ -57,7 +57,7 @@ def wide_rows(op: RowOp, build: Build) -> Any:
                     "handle",
                     f"rows::bulk_fetch<{hint}>",
                     T.address_of(stash[0, 0, 0, 0]),
-                    move.address(at.a.x, at.base, dtype, at, first),
+                    move.address(at, first),
                     size,
                     T.address_of(barrier[0]),
                 )
@@ -70,7 +70,7 @@ def wide_rows(op: RowOp, build: Build) -> Any:
                             "handle",
                             f"rows::fetch<{vector * ITEMSIZE[dtype]}>",
                             T.address_of(stash[c, u, at.thread, 0]),
-                            move.address(at.a.x, at.base, dtype, at, first + c * unroll + u),
+                            move.address(at, first + c * unroll + u),
                         )
             T.call_extern("handle", "rows::await_fetched")
 
