@@ -221,9 +221,9 @@ def test_level_3_is_no_fault_without_core() -> None:
 
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--family", "norm", "--status", "implemented"]) == 0
-    [family, line, *_] = capsys.readouterr().out.splitlines()
+    [family, *lines] = capsys.readouterr().out.splitlines()
     assert family == "norm"
-    assert line.split()[:2] == ["RMSNormFwdOp", "implemented"]
+    assert ["RMSNormFwdOp", "implemented"] in [line.split()[:2] for line in lines]
 
 
 def test_list_gives_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -325,7 +325,7 @@ def test_a_terminal_that_is_not_utf8_gets_escapes() -> None:
     options = {"stdout": subprocess.PIPE, "env": {**os.environ, "PYTHONIOENCODING": "ascii"}}
     done = run("show", "RMSNormFwdOp", **options)
     assert (done.returncode, done.stderr) == (0, b"")
-    formula = b"  y = x / sqrt(mean(x\\xb2, over normalized_shape) + eps) \\xb7 weight\n"
+    formula = b"  y = x / sqrt(mean(x\\xb2, over normalized_shape) + eps) \\xb7 (weight + "
     assert formula in done.stdout
     done = run("show", "RMSNormFwdOp", "--json", **options)
     assert json.loads(done.stdout)["entry"]["formula"].startswith("y = x / sqrt(mean(x²,")

@@ -70,6 +70,15 @@ def test_a_written_input_is_read_and_written() -> None:
     assert moved == 2 * (4 * rows * columns + columns)
 
 
+def test_a_rank_chooses_among_alternative_shapes() -> None:
+    """All of x's dims are given either way; a row a sample is less than one a token."""
+    (_, sample), (_, token) = (
+        work("AdaLayerNormFwdOp", label) for label in ("dit-xl-2-256", "wan2.2-ti2v-5b-720p")
+    )
+    assert sample == 2 * (2 * 16 * 256 * 1152 + 2 * 16 * 1152)
+    assert token == 2 * 4 * 27280 * 3072
+
+
 def test_paged_attention_counts_the_tokens_in_use_and_not_the_pool() -> None:
     lengths = [8192, 513, 2048, 77, 4096, 1, 3000, 1024] * 4
     flops, moved = work("GQAPagedFwdOp", "llama-3.1-8b-decode-ragged")

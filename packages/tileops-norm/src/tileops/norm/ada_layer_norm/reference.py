@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from tileops.norm.statistics import center_and_scale
+from tileops.norm.torch_rows import center_and_scale
 
 __all__ = ["ada_layer_norm_reference", "modulation"]
 

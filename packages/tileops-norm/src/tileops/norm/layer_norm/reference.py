@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from tileops.norm.statistics import center_and_scale, weighted
+from tileops.norm.torch_rows import center_and_scale, weighted
 
 __all__ = ["layer_norm_reference"]
 

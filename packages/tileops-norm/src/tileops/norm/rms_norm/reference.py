@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from tileops.norm.statistics import scale_by_rms, weighted
+from tileops.norm.torch_rows import scale_by_rms, weighted
 
 __all__ = ["rms_norm_reference"]
 

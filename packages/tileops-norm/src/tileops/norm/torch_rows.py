@@ -1,4 +1,4 @@
-"""The statistics of rows in plain PyTorch, which the references share. All of it is float32."""
+"""The steps that the references of the row ops share: plain PyTorch, all of it in float32."""
 
 from __future__ import annotations
 
