@@ -38,7 +38,8 @@ def main(family: str, pytest_arguments: list[str]) -> int:
     command = [sys.executable, "-m", "pytest", *pytest_arguments]
     failed = subprocess.call([*command, tests], cwd=ROOT)
     if "tileops.contracts" in known[family].project.get("entry-points", {}):
-        failed = subprocess.call(contract(family), cwd=ROOT) or failed
+        command = [sys.executable, "-m", "tileops.core", "contract", "--family", family]
+        failed = subprocess.call(command, cwd=ROOT) or failed
     return failed
 
 
@@ -82,14 +83,6 @@ def wheel(distribution: Distribution) -> Path:
     if wrong:
         sys.exit("isolated: " + "; ".join(wrong))
     return found[0]
-
-
-def contract(family: str) -> list[str]:
-    """The command that runs the family's contract."""
-    command = [sys.executable, "-m", "tileops.core", "contract"]
-    if subprocess.run([*command, "--help"], capture_output=True, check=False).returncode == 0:
-        return [*command, "--family", family]
-    return [sys.executable, "-m", "pytest", str(ROOT / "tests" / "compile_contract.py")]
 
 
 def installed() -> set[str]:
