@@ -38,7 +38,8 @@ def main(family: str, pytest_arguments: list[str]) -> int:
     command = [sys.executable, "-m", "pytest", *pytest_arguments]
     failed = subprocess.call([*command, tests], cwd=ROOT)
     if "tileops.contracts" in known[family].project.get("entry-points", {}):
-        failed = subprocess.call(contract(family), cwd=ROOT) or failed
+        command = [sys.executable, "-m", "tileops.core", "contract", "--family", family]
+        failed = subprocess.call(command, cwd=ROOT) or failed
     return failed
 
 
@@ -82,11 +83,6 @@ def wheel(distribution: Distribution) -> Path:
     if wrong:
         sys.exit("isolated: " + "; ".join(wrong))
     return found[0]
-
-
-def contract(family: str) -> list[str]:
-    """The command that runs the family's contract."""
-    return [sys.executable, "-m", "tileops.core", "contract", "--family", family]
 
 
 def installed() -> set[str]:
