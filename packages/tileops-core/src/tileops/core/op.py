@@ -164,6 +164,18 @@ class Op:
             return factory.traced_kernel(self, interface, call)
         return serve.kernel_for(self, interface, call)
 
+    def check_values(self, holds: torch.Tensor, message: Callable[[], str]) -> None:
+        """Requires of the call in flight what its tensors' values show: ``holds``, 0-d, is true.
+
+        For ``forward`` of an op whose params ask for such a check, at every call: it waits for the
+        device. ``message`` says what is wrong, behind the op's name.
+
+        Raises:
+            ArgumentError: ``holds`` is false.
+            CaptureError: a CUDA graph is being captured.
+        """
+        serve.check_values(self, holds, message)
+
     def output_device(self) -> torch.device | None:
         """Where the call in flight puts its first output, for ``forward`` of an op without inputs.
 

@@ -11,6 +11,24 @@ from tileops.positional.__about__ import __version__
 require_manifest("tileops-positional")
 
 from tileops.positional.alibi import AlibiFwdOp  # noqa: E402
+from tileops.positional.rope import (  # noqa: E402
+    RoPECacheFwdOp,
+    RoPEFwdOp,
+    RoPELlama31FwdOp,
+    RoPELongRoPEFwdOp,
+    RoPEMultimodalFwdOp,
+    RoPEYaRNFwdOp,
+)
 from tileops.positional.sinusoidal import SinusoidalFwdOp  # noqa: E402
 
-__all__ = ["AlibiFwdOp", "SinusoidalFwdOp", "__version__"]
+__all__ = [
+    "AlibiFwdOp",
+    "RoPECacheFwdOp",
+    "RoPEFwdOp",
+    "RoPELlama31FwdOp",
+    "RoPELongRoPEFwdOp",
+    "RoPEMultimodalFwdOp",
+    "RoPEYaRNFwdOp",
+    "SinusoidalFwdOp",
+    "__version__",
+]
