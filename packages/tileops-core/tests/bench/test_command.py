@@ -151,6 +151,26 @@ def test_an_interrupted_run_is_taken_up(
 
 
 @pytest.mark.usefixtures("ops")
+def test_only_the_measures_that_are_asked_for_are_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "report.json"
+    assert run([], SMALL, json=path, measures=["call"]) == 0
+    (row,) = read(path)["rows"]
+    assert {s["name"]: list(s["samples"]) for s in row["subjects"]} == {
+        "tileops": ["call"],
+        "torch": ["call"],
+        "inductor": [],
+    }
+    assert run([], SMALL, measures=["call_compiled"]) == 0
+    assert run([], SMALL, measures=["device"]) == 1
+    assert capsys.readouterr().err == (
+        "tileops bench: --measure device: there is no such measure on this device; they are call, "
+        "call_compiled\n"
+    )
+
+
+@pytest.mark.usefixtures("ops")
 def test_what_was_interrupted_elsewhere_is_not_mixed_in(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     run([], SMALL, json=path)

@@ -62,6 +62,36 @@ def test_every_cost_is_there_and_the_layers_share_one_graph(
     assert found[-1]["samples"] == [1.0]
 
 
+def test_an_interrupted_measurement_is_taken_up(
+    ops: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was measured stays; a second process without its first one's caches is none."""
+    asked: list[str] = []
+
+    def fresh(request: dict[str, str], caches: dict[str, str], rounds: int) -> list[float]:
+        asked.append(request["do"])
+        if len(asked) == 4:
+            raise KeyboardInterrupt
+        return [1.0] * rounds
+
+    monkeypatch.setattr(overhead, "_fresh", fresh)
+    found: list[overhead.Cost] = []
+    sizes: list[int] = []
+    arguments = ([ops.BenchScaleFwdOp], CPU, 2, lambda line: None)
+    with pytest.raises(KeyboardInterrupt):
+        overhead.overhead(
+            *arguments, backend="eager", found=found, save=lambda: sizes.append(len(found))
+        )
+    assert sizes == [1, 2, 3]
+    overhead.overhead(*arguments, backend="eager", found=found)
+    assert asked[4:] == ["call", "call", "compile", "compile", "compile", "compile"]
+    names = [item["what"] for item in found]
+    assert len(names) == len(set(names)) == 13
+    overhead.overhead(*arguments, backend="eager", found=found)
+    assert len(asked) == 10
+    assert [item["what"] for item in found] == names
+
+
 def test_a_fresh_process_answers_or_says_why_not(
     ops: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -47,6 +49,18 @@ def test_ceilings_are_the_best_of_what_was_timed() -> None:
     timer = CpuTimer(1e-9, lambda: 2.0 * next(ticks))
     found = measure_ceilings(timer, torch.device("cpu"), ["float32"], size=2**18, rounds=2)
     assert found == Ceilings(2 * 2**18 / 2.0, {"float32": 2 * 64**3 / 2.0})
+
+
+def test_the_faster_way_to_copy_is_the_ceiling() -> None:
+    """``copy_`` may be the slower one: in a CUDA graph it is no kernel."""
+
+    class Timer(CpuTimer):
+        def sampler(self, measure: str, calls: Sequence[Callable[[], Any]]) -> Callable[[], float]:
+            function: Any = calls[0].func  # type: ignore[attr-defined]
+            return lambda: {"copy_": 3.0, "add": 2.0}[function.__name__]
+
+    found = measure_ceilings(Timer(), torch.device("cpu"), [], size=2**18)
+    assert found == Ceilings(2 * 2**18 / 2.0, {})
 
 
 def test_the_matrix_rate_is_of_the_inputs_dtype(ops: ModuleType) -> None:

@@ -120,6 +120,9 @@ def _bench_arguments(bench: argparse.ArgumentParser) -> None:
         "peer is installed; default: every adapter",
     )
     bench.add_argument("--device", help="default: the first card, or the CPU")
+    bench.add_argument(
+        "--measure", metavar="MEASURE", nargs="+", help="only these; default: all of the device"
+    )
     bench.add_argument("--rounds", metavar="N", type=_positive, default=9, help="default 9")
     bench.add_argument(
         "--json",
@@ -155,6 +158,7 @@ def _bench(arguments: argparse.Namespace) -> int:
             old=arguments.compare,
             overhead=arguments.overhead,
             profile=arguments.profile,
+            measures=arguments.measure,
             rounds=arguments.rounds,
         )
     )

@@ -46,6 +46,7 @@ class Options:
         old: a report to compare with.
         overhead: whether the cost of a call and of a start is measured, and not the workloads.
         profile: ``ncu`` or ``torch``: show what bounds the one workload, instead.
+        measures: the measures; None is all that the device has.
         rounds: samples of each subject by each measure.
         backend: what ``torch.compile`` compiles with.
         ceiling_bytes: the size of the copy that measures the bandwidth; None is the usual.
@@ -59,6 +60,7 @@ class Options:
     old: Path | None = None
     overhead: bool = False
     profile: str | None = None
+    measures: Sequence[str] | None = None
     rounds: int = 9
     backend: str = "inductor"
     ceiling_bytes: int | None = None
@@ -85,6 +87,7 @@ def _bench(options: Options, say: Say, timer: CpuTimer | CudaTimer | None) -> in
     load_contracts()
     device = torch.device(options.device or ("cuda:0" if torch.cuda.is_available() else "cpu"))
     timer = timer or timer_for(device)
+    _check_measures(options.measures, timer)
     old = None if options.old is None else reports.read(options.old)
     work = list(_workloads(options.choice))
     if options.profile is not None:
@@ -94,7 +97,14 @@ def _bench(options: Options, say: Say, timer: CpuTimer | CudaTimer | None) -> in
     if options.overhead:
         from tileops.core.bench.overhead import overhead
 
-        report["overhead"] = overhead([cls for cls, _ in work], device, options.rounds, say)
+        overhead(
+            [cls for cls, _ in work],
+            device,
+            options.rounds,
+            say,
+            found=report["overhead"],
+            save=lambda: _save(report, options),
+        )
     else:
         with contextlib.ExitStack() as stack:
             unmade = _run(options, work, report, device, timer, stack, say)
@@ -115,6 +125,16 @@ def _bench(options: Options, say: Say, timer: CpuTimer | CudaTimer | None) -> in
     failed = [item for item in report["overhead"] if item["problem"]]
     complete = all(status == "timed" for status in ours) and not failed and not unmade
     return 0 if complete else 1
+
+
+def _check_measures(asked: Sequence[str] | None, timer: CpuTimer | CudaTimer) -> None:
+    known = [*timer.measures, f"{timer.host}_compiled"]
+    for measure in asked or ():
+        if measure not in known:
+            raise BenchError(
+                f"--measure {measure}: there is no such measure on this device; they are "
+                f"{', '.join(known)}"
+            )
 
 
 def _profile(
@@ -141,12 +161,15 @@ def _workloads(choice: Choice) -> Iterator[tuple[type[Op], Workload]]:
 
 def _taken_up(options: Options, where: dict[str, Any], say: Say) -> dict[str, Any]:
     """The interrupted report that the file holds, or a new one."""
-    if options.json is not None and options.json.exists() and not options.overhead:
+    if options.json is not None and options.json.exists():
         found = reports.read(options.json)
-        if not found["complete"] and found["surroundings"] == where:
-            say(f"taking up {options.json}, which has {len(found['rows'])} rows")
+        # A report has workloads or overhead; one of the other kind is begun anew.
+        kept, other = ("overhead", "rows") if options.overhead else ("rows", "overhead")
+        if not found["complete"] and found["surroundings"] == where and not found[other]:
+            what = "costs" if options.overhead else "rows"
+            say(f"taking up {options.json}, which has {len(found[kept])} {what}")
             return found
-        if not found["complete"]:
+        if not found["complete"] and not found[other]:
             say(f"{options.json} was interrupted elsewhere or with other versions: starting anew")
     return reports.begin(where)
 
@@ -192,7 +215,15 @@ def _run(
             say(f"{title}: no row: {error}")
             unmade += 1
             continue
-        row = row_of(case, timer, peers, ceilings, rounds=options.rounds, backend=options.backend)
+        row = row_of(
+            case,
+            timer,
+            peers,
+            ceilings,
+            rounds=options.rounds,
+            backend=options.backend,
+            asked=options.measures,
+        )
         report["rows"].append({"session": len(report["sessions"]) - 1, "seed": seed, **row})
         del case
         if device.type == "cuda":

@@ -48,21 +48,30 @@ def overhead(
     say: Callable[[str], None],
     *,
     backend: str = "inductor",
+    found: list[Cost] | None = None,
+    save: Callable[[], None] = lambda: None,
 ) -> list[Cost]:
     """The costs of the ops' families and, on each op's smallest workload, of the op.
 
     Imports are measured in up to three fresh processes; a first call in one with empty caches and
     one with what that left. What fails has the reason and no samples.
+
+    ``found`` is what an interrupted run measured: it is not measured again, and grows by the rest.
+    ``save`` is called whenever it has grown.
     """
-    found: list[Cost] = []
+    found = [] if found is None else found
+    there = {item["what"] for item in found}
 
     def add(what: str, unit: str, samples: Callable[[], list[float]]) -> None:
+        if what in there:
+            return
         say(what)
         try:
             found.append({"what": what, "unit": unit, "samples": samples(), "problem": ""})
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
             found.append({"what": what, "unit": unit, "samples": [], "problem": problem})
+        save()
 
     some = min(rounds, 3)
     unique = list(dict.fromkeys(ops))
@@ -74,21 +83,25 @@ def overhead(
         workload = min(cls.entry.workloads, key=lambda one: _bytes(cls, one))
         title = f"{cls.entry.name} {workload.label}"
         for what, request in _starts(cls, workload, device, backend):
+            pair = [f"{title}: {what}, {state}" for state in ("empty caches", "second process")]
+            if there.issuperset(pair):
+                continue
+            # The second is nothing without the caches that the first one fills.
+            there.difference_update(pair)
+            found[:] = [item for item in found if item["what"] not in pair]
             with tempfile.TemporaryDirectory(prefix="tileops-bench-") as folder:
                 caches = {name: str(Path(folder) / name.lower()) for name in CACHES}
-                for state in ("empty caches", "second process"):
-                    add(
-                        f"{title}: {what}, {state}",
-                        "s",
-                        functools.partial(_fresh, request, caches, 1),
-                    )
-        try:
-            case = make_case(cls, workload, device, 0)
-        except TileOpsError as error:
-            found.append({"what": title, "unit": "s", "samples": [], "problem": str(error)})
-            continue
-        say(f"{title}: host cost of a call")
-        found += _host(title, case, rounds, backend)
+                for one in pair:
+                    add(one, "s", functools.partial(_fresh, request, caches, 1))
+        if f"{title}: a call of the op, eager" not in there:
+            try:
+                case = make_case(cls, workload, device, 0)
+            except TileOpsError as error:
+                found.append({"what": title, "unit": "s", "samples": [], "problem": str(error)})
+                continue
+            say(f"{title}: host cost of a call")
+            found += _host(title, case, rounds, backend)
+            save()
         add(
             f"{title}: graphs of {LAYERS} layers that share the op",
             "1",

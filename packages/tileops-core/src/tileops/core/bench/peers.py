@@ -25,6 +25,7 @@ __all__ = ["ADAPTERS", "PeerProcess", "find_adapters", "parse_peer"]
 
 ADAPTERS = Path("tools") / "peers"
 SECONDS = 900.0
+MEMORY = "/dev/shm"
 
 
 def parse_peer(text: str, folder: Path = ADAPTERS) -> tuple[str, Path, str]:
@@ -67,7 +68,9 @@ class PeerProcess:
         self._place = place
         self.seconds = seconds
         self._process: subprocess.Popen[bytes] | None = None
-        self._folder = tempfile.TemporaryDirectory(prefix="tileops-bench-")
+        # In memory where there is such a folder: arguments and results may take gigabytes.
+        memory = MEMORY if os.access(MEMORY, os.W_OK) else None
+        self._folder = tempfile.TemporaryDirectory(prefix="tileops-bench-", dir=memory)
 
     def __enter__(self) -> Self:
         environment, python = dict(os.environ), self._place or sys.executable

@@ -11,6 +11,7 @@ from tileops.core.errors import BenchError
 
 __all__ = ["plots"]
 
+MARKERS = "osD^vPX"
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999")
 
 
@@ -65,13 +66,15 @@ def _bandwidth(
         for reading in _judged(row):
             point = (row["bytes"], row["bytes"] / reading.seconds / 1e9)
             lines.setdefault(reading.subject, []).append(point)
-    for subject, points in lines.items():
+    # Points and no lines: workloads of one size but other shapes have a point each.
+    for at, (subject, points) in enumerate(lines.items()):
         sizes, rates = zip(*points, strict=True)
-        axes.plot(sizes, rates, marker="o", label=subject, color=colours[subject])
+        marker = MARKERS[at % len(MARKERS)]
+        axes.scatter(
+            sizes, rates, s=28, alpha=0.8, marker=marker, label=subject, color=colours[subject]
+        )
     ceiling = max(session["bandwidth"] for session in report["sessions"]) / 1e9
-    axes.axhline(
-        ceiling, color="black", linestyle="--", linewidth=1, label="copy of a large tensor"
-    )
+    axes.axhline(ceiling, color="black", linestyle="--", linewidth=1, label="a large copy")
     axes.set_xscale("log", base=2)
     axes.set_ylim(bottom=0)
     axes.set_xlabel("least bytes of the call")
@@ -111,7 +114,8 @@ def _ratios(axes: Any, op: str, rows: list[dict[str, Any]], colours: dict[str, s
             ratio = 1 / reading.ratio
             axes.barh(at, ratio, 0.8, color=colours[reading.subject], label=label)
             note = " tie" if reading.word == "tie" else ""
-            axes.text(ratio, at, f" {ratio:.2f}{note}", va="center", fontsize=7)
+            # Beyond the line at 1, which would strike through it.
+            axes.text(max(ratio, 1), at, f" {ratio:.2f}{note}", va="center", fontsize=7)
             at += 1
         if at == first:
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -65,6 +65,7 @@ def row_of(
     *,
     rounds: int,
     backend: str = "inductor",
+    asked: Collection[str] | None = None,
 ) -> dict[str, Any]:
     """Checks, times and describes one workload, as the report's schema has it.
 
@@ -73,9 +74,9 @@ def row_of(
     """
     entry = type(case.op).entry
     with torch.no_grad():
-        subjects = local_subjects(case, timer, backend=backend)
+        subjects = local_subjects(case, timer, backend=backend, asked=asked)
         if subjects[0].status == "timed":
-            subjects += [peer_subject(peer, case, timer) for peer in peers]
+            subjects += [peer_subject(peer, case, timer, asked) for peer in peers]
         samples = measure(subjects, rounds)
     flops, nbytes = least_work(entry, case.call)
     limit = limit_of(flops, nbytes, matrix_dtype(case.call), ceilings)

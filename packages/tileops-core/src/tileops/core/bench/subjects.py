@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -69,36 +69,42 @@ def _judged(subject: Subject, case: Case, results: Mapping[str, Any], slack: flo
 
 
 def local_subjects(
-    case: Case, timer: CpuTimer | CudaTimer, *, backend: str = "inductor"
+    case: Case,
+    timer: CpuTimer | CudaTimer,
+    *,
+    backend: str = "inductor",
+    asked: Collection[str] | None = None,
 ) -> list[Subject]:
     """The op twice, its baselines, and what ``torch.compile`` makes of PyTorch's own.
 
-    The op's second set of samplers gives the noise floor. Whoever computes something wrong, or
-    raises, is there without samplers; where that is the op, it is alone.
+    ``asked`` are the measures; None is all. The op's second set of samplers gives the noise floor.
+    Whoever computes something wrong, or raises, is there without samplers; where that is the op,
+    it is alone.
     """
     # A fresh compiler, once: the samplers made below rely on what it keeps.
     torch._dynamo.reset()
     sets = copies(case.arguments, timer.sets(call_bytes(case.call)))
-    compiled: Sequence[str] = (timer.host,)
-    ours = _local(Subject(OURS), case, timer, sets, case.op, timer.measures, 1.0)
+    plain = [one for one in timer.measures if asked is None or one in asked]
+    compiled = [timer.host] if asked is None or f"{timer.host}_compiled" in asked else []
+    ours = _local(Subject(OURS), case, timer, sets, case.op, plain, 1.0)
     function = _compiled(case.op, backend)
     _local(ours, case, timer, sets, function, compiled, 1.0, "_compiled", False)
     if ours.status != "timed":
         return [ours]
-    again = _local(Subject(AGAIN), case, timer, sets, case.op, timer.measures, 1.0)
+    again = _local(Subject(AGAIN), case, timer, sets, case.op, plain, 1.0)
     _local(again, case, timer, sets, function, compiled, 1.0, "_compiled", False)
     found = [ours, again]
     for baseline in baselines_of(type(case.op)):
         call = _of_baseline(baseline.function, case.op)
         subject = Subject(baseline.name, torch.__version__)
-        found.append(_local(subject, case, timer, sets, call, timer.measures, SLACK_OF_OTHERS))
+        found.append(_local(subject, case, timer, sets, call, plain, SLACK_OF_OTHERS))
         if baseline.name == "torch":
             other = Subject(INDUCTOR, torch.__version__)
             slack = SLACK_OF_OTHERS
             function = _compiled(call, backend)
             # Its host time is a compiled call's, and stands beside ours.
             _local(other, case, timer, sets, function, compiled, slack, "_compiled", False)
-            device = [measure for measure in timer.measures if measure != timer.host]
+            device = [measure for measure in plain if measure != timer.host]
             _local(other, case, timer, sets, function, device, slack, poison=False)
             found.append(other)
     return found
@@ -131,7 +137,7 @@ def _local(
     ``poison`` is off for compiled code, which is specialised on the mode that fills memory: what
     is checked would not be what is timed.
     """
-    if subject.status != "timed":
+    if subject.status != "timed" or (suffix and not measures):
         return subject
     try:
         entry = type(case.op).entry
@@ -146,7 +152,12 @@ def _local(
     return subject
 
 
-def peer_subject(peer: PeerProcess, case: Case, timer: CpuTimer | CudaTimer) -> Subject:
+def peer_subject(
+    peer: PeerProcess,
+    case: Case,
+    timer: CpuTimer | CudaTimer,
+    asked: Collection[str] | None = None,
+) -> Subject:
     """The peer, its result checked as everybody's is."""
     subject = Subject(peer.name, peer.version)
     if peer.missing:
@@ -166,6 +177,8 @@ def peer_subject(peer: PeerProcess, case: Case, timer: CpuTimer | CudaTimer) -> 
         ):
             sets = timer.sets(call_bytes(case.call))
             for measure in timer.measures:
+                if asked is not None and measure not in asked:
+                    continue
                 subject.samplers[measure] = peer.sampler(measure, sets)
     except BenchError as error:
         subject.fail("failed", str(error))

@@ -34,8 +34,8 @@ class CompileCase:
         inputs: makes the call's arguments by name, fresh random ones each time, on a device; an
             optional input that the case leaves out is not among them.
         oracle: the op's formula in float64, independent of the op's reference: takes the op and
-            the arguments by name, each tensor on the CPU and in float64 where it is floating,
-            and returns the outputs in order.
+            the arguments by name, in float64 where they are floating, on the CPU or, in a
+            benchmark, on the card; and returns the outputs in order, on the same device.
     """
 
     op: type[Op]
