@@ -24,7 +24,7 @@ __all__: list[str] = []
 Tensors = dict[str, torch.Tensor]
 
 
-# -- the formulas in float64, with complex numbers where the references have pairs of real ones -----
+# -- the formulas in float64, with complex numbers where the references have real ones -------------
 
 
 def _turn(x: torch.Tensor, factors: torch.Tensor, interleaved: bool) -> torch.Tensor:
@@ -50,8 +50,8 @@ def _plain(op: Any, width: int) -> torch.Tensor:
     return torch.logspace(0, 2 / rotary - 1, rotary // 2, op.base, dtype=torch.float64)
 
 
-def _llama31(op: RoPELlama31FwdOp, width: int) -> torch.Tensor:
-    f = _plain(op, width)
+def _llama31(op: RoPELlama31FwdOp, head_dim: int) -> torch.Tensor:
+    f = _plain(op, head_dim)
     wavelength = 2 * math.pi / f
     original = op.original_max_position_embeddings
     share = (original / wavelength - op.low_freq_factor) / (
@@ -90,8 +90,9 @@ def _rope_oracle(frequencies: Callable[[Any, int], torch.Tensor], scale: float =
         k: torch.Tensor | None = None,
         position_ids: torch.Tensor | None = None,
     ) -> Any:
-        place = torch.arange(q.shape[-3]) if position_ids is None else position_ids
-        angle = place.double()[..., None] * frequencies(op, q.shape[-1])
+        counted = torch.arange(q.shape[-3], device=q.device)
+        place = counted if position_ids is None else position_ids
+        angle = place.double()[..., None] * frequencies(op, q.shape[-1]).to(q.device)
         return _turn_all(op, q, k, torch.polar(torch.full_like(angle, scale), angle))
 
     return oracle
@@ -122,7 +123,7 @@ def _multimodal_oracle(
 ) -> Any:
     time, height, width = op.mrope_section
     pairs = sum(op.mrope_section)
-    f = op.base ** (-torch.arange(pairs, dtype=torch.float64) / pairs)
+    f = op.base ** (-torch.arange(pairs, dtype=torch.float64, device=q.device) / pairs)
     angles = position_ids.double()[..., None] * f
     parts = []
     for i in range(pairs):
@@ -135,7 +136,7 @@ def _multimodal_oracle(
     return _turn_all(op, q, k, torch.polar(torch.ones_like(angle), angle))
 
 
-# -- cases ------------------------------------------------------------------------------------------
+# -- cases -----------------------------------------------------------------------------------------
 
 
 def _case(
@@ -149,7 +150,7 @@ def _case(
     positions: tuple[int, int] = (0, 1),
     **dtypes: torch.dtype,
 ) -> None:
-    """Inputs of these shapes: normal numbers, and for ``position_ids`` numbers from ``positions``."""
+    """Inputs of these shapes: normal numbers, and ``position_ids`` in the range ``positions``."""
 
     def inputs(device: torch.device, generator: torch.Generator) -> dict[str, Any]:
         found: dict[str, Any] = {}

@@ -22,7 +22,7 @@ __all__ = ["RotaryOp", "ScaledRotaryOp", "alignment_of"]
 
 
 def alignment_of(*tensors: torch.Tensor | None) -> int:
-    """The greatest power of two up to 16 that all of ``tensors`` start at a multiple of, in bytes."""
+    """The greatest power of two up to 16 of which each tensor's start, in bytes, is a multiple."""
     starts = 16
     for tensor in tensors:
         if tensor is not None:

@@ -36,9 +36,9 @@ class RoPECacheFwdOp(RotaryOp):
     of ``cos_sin_cache[p]``, as in vLLM's ``rotary_embedding``; their number says how much of a head
     is rotated. Products are float32 and rounded once.
 
-    A position that is out of the table reads nothing, and its token's rotated elements are NaN. With
-    ``check_positions`` such a call raises instead; that reads the positions, so it waits for the
-    device at each call, and cannot be captured in a CUDA graph.
+    A position that is out of the table reads nothing, and its token's rotated elements are NaN.
+    With ``check_positions`` such a call raises instead; that reads the positions, so it waits for
+    the device at each call, and cannot be captured in a CUDA graph.
 
     Args:
         interleaved: whether neighbours make a pair (GPT-J) rather than the two halves (NeoX).

@@ -1,8 +1,8 @@
 """The frequencies of rotary embeddings, and how models that were trained for longer scale them.
 
-A *rotation* is what a kind of rotary embedding comes down to: one frequency for each pair, radians a
-position, and a factor of all cosines and sines. All of it is float64; the public definitions
-compute the same in float32.
+A *rotation* is what a kind of rotary embedding comes down to: one frequency for each pair, in
+radians a position, and a factor of all cosines and sines. All of it is float64; the public
+definitions compute the same in float32.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -68,8 +68,8 @@ class RoPECall:
 class RoPEInterface(KernelInterface):
     """``(q, k, position_ids) -> (q_out, k_out)``: contiguous; in place, the results are q and k."""
 
-    inputs: tuple[str, ...] = ("q", "k", "position_ids")
-    outputs: tuple[str, ...] = ("q_out", "k_out")
+    inputs: ClassVar[tuple[str, ...]] = ("q", "k", "position_ids")
+    outputs: ClassVar[tuple[str, ...]] = ("q_out", "k_out")
 
     @classmethod
     def select(cls, call: RoPECall, kernel_types: Mapping[str, type[Kernel]]) -> type[Kernel]:

@@ -17,10 +17,10 @@ __all__ = ["RoPEMultimodalFwdOp"]
 class RoPEMultimodalFwdOp(RotaryOp):
     """Rotary position embedding by time, height and width (https://arxiv.org/abs/2409.12191).
 
-    As :class:`RoPEFwdOp`, but each pair goes by one of a token's three positions: of ``mrope_section
-    = (t, h, w)`` the first t pairs by its time, the next h by its height, the last w by its width, as
-    in Qwen2-VL. With ``interleaved_sections``, as in Qwen3-VL, the pairs 1, 4, 7, … go by height, h
-    of them, 2, 5, 8, … by width, w of them, and the others by time.
+    As :class:`RoPEFwdOp`, but each pair goes by one of a token's three positions. With
+    ``mrope_section = (t, h, w)`` the first t pairs go by its time, the next h by its height and the
+    last w by its width, as in Qwen2-VL. With ``interleaved_sections``, as in Qwen3-VL, the pairs
+    1, 4, 7, … go by height, h of them, 2, 5, 8, … by width, w of them, and the others by time.
 
     Args:
         mrope_section: how many pairs go by each position; together all that are rotated.

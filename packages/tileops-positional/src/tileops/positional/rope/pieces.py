@@ -1,7 +1,7 @@
 """The steps of the rotary programs, as TileLang macros.
 
-An *item* is ``vector`` pairs of one head, in two accesses: of the first and of the second half, or of
-neighbours. Items are numbered within a block: token first, then head (queries, then keys), then
+An *item* is ``vector`` pairs of one head, in two accesses: to the first and to the second half, or
+to neighbours. Items are numbered within a block: token first, then head (queries, then keys), then
 place in the head.
 """
 

@@ -2,19 +2,19 @@
 
     (a, b) -> (a cos t - b sin t, b cos t + a sin t)
 
-for each pair of a head's first ``rotary_dim`` elements, its angle t being its token's position times
-its frequency. q: [M, H, D], k: [M, Hkv, D], contiguous, M known at the launch. Arithmetic is
-float32, with one rounding at the store. The results may be the inputs themselves: each thread reads
-what it writes, before it does.
+for each pair of a head's first ``rotary_dim`` elements, its angle t being its token's position
+times its frequency. q: [M, H, D], k: [M, Hkv, D], contiguous, M known at the launch. Arithmetic is
+float32, with one rounding at the store. The results may be the inputs themselves: each thread
+reads what it writes, before it does.
 
-Launched with ``(q, k, q_out, k_out, positions, table, count, period, length, scale)``: addresses as
-int64, 0 for those that the shape has no use for; M; the period of the position ids (token m has that
-of m modulo it; where there are none, its position is m modulo it); the rows of the cache; all int64;
-and what cosines and sines are multiplied by, as float32. See ``tileops.core.tilelang_backend`` for
-that convention.
+Launched with ``(q, k, q_out, k_out, positions, table, count, period, length, scale)``: addresses,
+0 for those that the shape has no use for; M; the period of the position ids (token m has that of m
+modulo it; where there are none, its position is m modulo it); the rows of the cache; all int64; and
+what cosines and sines are multiplied by, as float32. See ``tileops.core.tilelang_backend`` for that
+convention.
 
-The table is the frequencies in 2**-64 of a turn (see ``tileops.positional.angles``), where sections
-are used followed by each frequency's row of the position ids, which are then [rows, M]; or it is the
+The table is the frequencies in 2**-64 of a turn (see ``tileops.positional.angles``). Where there
+are sections, each frequency's row of the position ids follows, and these are [3, M]. Or it is the
 cache, [length, rotary_dim], cosines and then sines, of which a position outside reads nothing, and
 gets NaN.
 

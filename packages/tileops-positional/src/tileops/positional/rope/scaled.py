@@ -1,4 +1,4 @@
-"""Rotary ops whose frequencies are scaled for longer sequences than a model was first trained on."""
+"""Rotary ops whose frequencies are scaled for sequences longer than those first trained on."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class RoPELlama31FwdOp(ScaledRotaryOp):
     """Rotary position embedding with Llama 3.1's scaling of its frequencies.
 
     As :class:`RoPEFwdOp`, but of the frequencies ``f = base ** (-2 i / rotary_dim)`` those of
-    wavelengths ``w = 2 pi / f`` above ``original / low_freq_factor`` are ``f / factor``, those below
-    ``original / high_freq_factor`` stay, and between them they are ``(1 - s) f / factor + s f``
-    with ``s = (original / w - low_freq_factor) / (high_freq_factor - low_freq_factor)``: the
+    wavelengths ``w = 2 pi / f`` above ``original / low_freq_factor`` are ``f / factor``, those
+    below ``original / high_freq_factor`` stay, and between them they are ``(1 - s) f / factor + s
+    f`` with ``s = (original / w - low_freq_factor) / (high_freq_factor - low_freq_factor)``: the
     ``llama3`` of transformers' configurations.
 
     Args:
@@ -83,8 +83,8 @@ class RoPELlama31FwdOp(ScaledRotaryOp):
 class RoPEYaRNFwdOp(ScaledRotaryOp):
     """Rotary position embedding with YaRN's scaling (https://arxiv.org/abs/2309.00071).
 
-    As :class:`RoPEFwdOp`, but with the frequencies ``f / factor * (1 - r) + f * r`` for ``f = base **
-    (-2 i / rotary_dim)``, r falling from 1 at the pair that turns ``beta_fast`` times over the
+    As :class:`RoPEFwdOp`, but with the frequencies ``f / factor * (1 - r) + f * r`` for ``f = base
+    ** (-2 i / rotary_dim)``, r falling from 1 at the pair that turns ``beta_fast`` times over the
     original positions to 0 at the one that turns ``beta_slow`` times, and with cosines and sines
     times ``attention_factor``: the ``yarn`` of transformers' configurations.
 
