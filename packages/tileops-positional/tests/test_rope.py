@@ -190,14 +190,14 @@ def test_positions_are_checked_where_the_caller_asks(inplace: bool) -> None:
         with pytest.raises(ArgumentError) as error:
             op(q, ids, cache)
         assert str(error.value) == (
-            f"RoPECacheFwdOp: position_ids go from {low} to {high}, but cos_sin_cache has the "
-            f"positions 0 to 6; give a longer cache, or other positions"
+            f"RoPECacheFwdOp: the positions go from {low} to {high}, but cos_sin_cache has 0 to 6; "
+            f"give a longer cache, or other position_ids"
         )
         torch.testing.assert_close(q, before, rtol=0, atol=0)
     torch._dynamo.reset()
     compiled = torch.compile(op, backend="aot_eager", fullgraph=True)
     assert not compiled(q.clone(), torch.arange(5), cache).isnan().any()
-    with pytest.raises(ArgumentError, match="position_ids go from 3 to 7"):
+    with pytest.raises(ArgumentError, match="the positions go from 3 to 7"):
         compiled(q, torch.arange(5) + 3, cache)
 
 

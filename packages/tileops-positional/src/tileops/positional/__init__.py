@@ -11,6 +11,7 @@ from tileops.positional.__about__ import __version__
 require_manifest("tileops-positional")
 
 from tileops.positional.alibi import AlibiFwdOp  # noqa: E402
+from tileops.positional.fused_qk_norm_rope import FusedQKNormRoPEFwdOp  # noqa: E402
 from tileops.positional.rope import (  # noqa: E402
     RoPECacheFwdOp,
     RoPEFwdOp,
@@ -23,6 +24,7 @@ from tileops.positional.sinusoidal import SinusoidalFwdOp  # noqa: E402
 
 __all__ = [
     "AlibiFwdOp",
+    "FusedQKNormRoPEFwdOp",
     "RoPECacheFwdOp",
     "RoPEFwdOp",
     "RoPELlama31FwdOp",

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 
 from tileops.core import Kernel, KernelInterface, Op
+from tileops.positional.alignment import alignment_of
 from tileops.positional.rope.frequencies import Rotation
 from tileops.positional.rope.kernels import (
     RoPECacheInterface,
@@ -18,16 +19,7 @@ from tileops.positional.rope.kernels import (
     RoPEQueryInterface,
 )
 
-__all__ = ["RotaryOp", "ScaledRotaryOp", "alignment_of"]
-
-
-def alignment_of(*tensors: torch.Tensor | None) -> int:
-    """The greatest power of two up to 16 of which each tensor's start, in bytes, is a multiple."""
-    starts = 16
-    for tensor in tensors:
-        if tensor is not None:
-            starts |= tensor.data_ptr()
-    return starts & -starts
+__all__ = ["RotaryOp", "ScaledRotaryOp"]
 
 
 class RotaryOp(Op, abstract=True):

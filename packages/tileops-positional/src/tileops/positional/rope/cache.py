@@ -6,27 +6,31 @@ from typing import Any
 
 import torch
 
+from tileops.core import Op
 from tileops.positional.rope.base import RotaryOp
 
 __all__ = ["RoPECacheFwdOp", "require_positions"]
 
 
-def require_positions(op: RotaryOp, position_ids: torch.Tensor, rows: int) -> None:
+def require_positions(op: Op, position_ids: torch.Tensor | None, length: int, rows: int) -> None:
     """Requires that every position have its row in a cache of ``rows``; reads them.
+
+    Without position ids, the positions are those of ``length`` tokens.
 
     Raises:
         ArgumentError: one has none.
     """
+    if position_ids is None:
+        position_ids = torch.arange(length)
 
     def message() -> str:
         low, high = int(position_ids.min()), int(position_ids.max())
         return (
-            f"position_ids go from {low} to {high}, but cos_sin_cache has the positions 0 to "
-            f"{rows - 1}; give a longer cache, or other positions"
+            f"the positions go from {low} to {high}, but cos_sin_cache has 0 to {rows - 1}; give a "
+            f"longer cache, or other position_ids"
         )
 
-    inside = ((position_ids >= 0) & (position_ids < rows)).all()
-    op.check_values(inside, message)
+    op.check_values(((position_ids >= 0) & (position_ids < rows)).all(), message)
 
 
 class RoPECacheFwdOp(RotaryOp):
@@ -84,5 +88,5 @@ class RoPECacheFwdOp(RotaryOp):
     ) -> Any:
         rows, rotary_dim = cos_sin_cache.shape
         if self.check_positions:
-            require_positions(self, position_ids, rows)
+            require_positions(self, position_ids, q.shape[-3], rows)
         return self._rotate(q, k, position_ids, rotary_dim, cache=cos_sin_cache)

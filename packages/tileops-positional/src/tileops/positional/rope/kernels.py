@@ -80,7 +80,7 @@ class RoPEInterface(KernelInterface):
         q, k, position_ids, *cache = inputs
         if q is None:
             raise ValueError("q is None")
-        position = place_of(q, position_ids)
+        position = place_of(q.shape[-3], position_ids, q.device)
         if call.rotation is not None:
             cos, sin = angles_of(call.rotation, position)
         elif cache and cache[0] is not None:

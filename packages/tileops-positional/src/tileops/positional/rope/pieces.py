@@ -21,9 +21,9 @@ def angle_pieces(
     threads: int,
     positions_dtype: str | None,
     cache: str | None,
-    sectioned: bool,
+    sectioned: bool = False,
 ) -> Any:
-    """The macro that fills a block's cosines and sines, ``[tokens, span]`` in shared memory."""
+    """Macros that find positions and their angles; a block has ``span`` pairs of ``tokens``."""
     import tilelang.language as T
 
     # Here, because in a macro `or` is an operator of the program.
@@ -31,52 +31,55 @@ def angle_pieces(
     ids_rows = 3 if sectioned else 1
 
     @T.macro
+    def place_of(position, positions, table, token, pair, count, period):
+        """position[0] = where the token stands, for this pair."""
+        IDS = T.make_tensor_from_addr(positions, (ids_rows * period,), ids_dtype)
+        F = T.make_tensor_from_addr(table, (2, pairs), "uint64")
+        # Truncating, since a floor asks for the sign of what is known at the launch.
+        if sectioned:
+            position[0] = T.cast(IDS[T.cast(F[1, pair], "int64") * count + token], "int64")
+        elif positions_dtype is not None:
+            position[0] = T.cast(IDS[T.truncmod(token, period)], "int64")
+        else:
+            position[0] = T.truncmod(token, period)
+
+    @T.macro
+    def look_up(found, table, position, pair, length, scale):
+        """found[0], found[1] = cosine and sine of the pair there, times scale."""
+        C = T.make_tensor_from_addr(table, (length, 2, pairs), cache_dtype)
+        F = T.make_tensor_from_addr(table, (2, pairs), "uint64")
+        if cache is not None:
+            if position[0] >= 0 and position[0] < length:
+                found[0] = scale * T.cast(C[position[0], 0, pair], "float32")
+                found[1] = scale * T.cast(C[position[0], 1, pair], "float32")
+            else:
+                found[0] = T.float32(float("nan"))
+                found[1] = T.float32(float("nan"))
+        else:
+            turn = T.cast(position[0], "uint64") * F[0, pair]
+            upper = T.cast(T.shift_right(turn, T.uint64(32)), "uint32")
+            half_turns = T.cast(T.reinterpret(upper, "int32"), "float32") * T.float32(2.0**-31)
+            found[0] = scale * T.call_extern("float32", "cospif", half_turns)
+            found[1] = scale * T.call_extern("float32", "sinpif", half_turns)
+
+    @T.macro
     def angles(
         cosines, sines, positions, table, first, across, thread, count, period, length, scale
     ):
         """cosines, sines = of the block's tokens and pairs, times scale."""
-        IDS = T.make_tensor_from_addr(positions, (ids_rows * period,), ids_dtype)
-        C = T.make_tensor_from_addr(table, (length, 2, pairs), cache_dtype)
-        F = T.make_tensor_from_addr(table, (2, pairs), "uint64")
         position = T.alloc_local((1,), "int64")
+        found = T.alloc_local((2,), "float32")
         for a in T.serial(-(-tokens * span // threads)):
             at = a * threads + thread
             token = first + at // span
             pair = across * span + at % span
             if at < tokens * span and token < count and pair < pairs:
-                # Truncating, since a floor asks for the sign of what is known at the launch.
-                if sectioned:
-                    row = T.cast(F[1, pair], "int64")
-                    position[0] = T.cast(IDS[row * count + token], "int64")
-                elif positions_dtype is not None:
-                    position[0] = T.cast(IDS[T.truncmod(token, period)], "int64")
-                else:
-                    position[0] = T.truncmod(token, period)
-                if cache is not None:
-                    if position[0] >= 0 and position[0] < length:
-                        cosines[at // span, at % span] = scale * T.cast(
-                            C[position[0], 0, pair], "float32"
-                        )
-                        sines[at // span, at % span] = scale * T.cast(
-                            C[position[0], 1, pair], "float32"
-                        )
-                    else:
-                        cosines[at // span, at % span] = T.float32(float("nan"))
-                        sines[at // span, at % span] = T.float32(float("nan"))
-                else:
-                    turn = T.cast(position[0], "uint64") * F[0, pair]
-                    half_turns = T.cast(
-                        T.reinterpret(T.cast(T.shift_right(turn, T.uint64(32)), "uint32"), "int32"),
-                        "float32",
-                    ) * T.float32(2.0**-31)
-                    cosines[at // span, at % span] = scale * T.call_extern(
-                        "float32", "cospif", half_turns
-                    )
-                    sines[at // span, at % span] = scale * T.call_extern(
-                        "float32", "sinpif", half_turns
-                    )
+                place_of(position, positions, table, token, pair, count, period)
+                look_up(found, table, position, pair, length, scale)
+                cosines[at // span, at % span] = found[0]
+                sines[at // span, at % span] = found[1]
 
-    return angles
+    return SimpleNamespace(place_of=place_of, look_up=look_up, angles=angles)
 
 
 def pieces(shape: RotaryShape, config: RotaryConfig) -> Any:
@@ -194,5 +197,5 @@ def pieces(shape: RotaryShape, config: RotaryConfig) -> Any:
             positions_dtype=shape.positions,
             cache=shape.cache,
             sectioned=shape.sectioned,
-        ),
+        ).angles,
     )

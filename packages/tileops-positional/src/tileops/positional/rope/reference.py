@@ -9,13 +9,13 @@ import torch
 from tileops.positional.angles import turns
 from tileops.positional.rope.frequencies import Rotation
 
-__all__ = ["angles_of", "cached_angles", "place_of", "rotated"]
+__all__ = ["angles_of", "cached_angles", "place_of", "rotated", "turned"]
 
 
-def place_of(q: torch.Tensor, position_ids: torch.Tensor | None) -> torch.Tensor:
-    """Each token's position, int64: ``[S]`` or as the position ids have it; q is [*B, S, H, D]."""
+def place_of(length: int, position_ids: torch.Tensor | None, device: torch.device) -> torch.Tensor:
+    """The position of each of a sequence's tokens, int64: [length], or as the position ids are."""
     if position_ids is None:
-        return torch.arange(q.shape[-3], device=q.device)
+        return torch.arange(length, device=device)
     return position_ids.long()
 
 
@@ -45,6 +45,22 @@ def cached_angles(cache: torch.Tensor, position: torch.Tensor) -> tuple[torch.Te
     return cos, sin
 
 
+def turned(
+    x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, interleaved: bool
+) -> torch.Tensor:
+    """The pairs of ``x``, [*B, S, H, R], turned in float32.
+
+    ``cos`` and ``sin`` are [*B, S, R / 2], or [S, R / 2] for all sequences.
+    """
+    cos, sin, x = cos[..., None, :], sin[..., None, :], x.float()
+    if interleaved:
+        a, b = x[..., 0::2], x[..., 1::2]
+    else:
+        a, b = x.chunk(2, -1)
+    parts = [a * cos - b * sin, b * cos + a * sin]
+    return torch.stack(parts, -1).flatten(-2) if interleaved else torch.cat(parts, -1)
+
+
 def rotated(
     x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, interleaved: bool, inplace: bool
 ) -> torch.Tensor:
@@ -52,15 +68,7 @@ def rotated(
 
     The result is new, or ``x`` itself, written, where ``inplace``.
     """
-    cos, sin = cos[..., None, :], sin[..., None, :]
     rotary = 2 * cos.shape[-1]
-    turned = x[..., :rotary].float()
-    if interleaved:
-        a, b = turned[..., 0::2], turned[..., 1::2]
-    else:
-        a, b = turned.chunk(2, -1)
-    parts = [a * cos - b * sin, b * cos + a * sin]
-    turned = torch.stack(parts, -1).flatten(-2) if interleaved else torch.cat(parts, -1)
     y = x if inplace else x.clone(memory_format=torch.contiguous_format)
-    y[..., :rotary] = turned.to(x.dtype)
+    y[..., :rotary] = turned(x[..., :rotary], cos, sin, interleaved).to(x.dtype)
     return y
