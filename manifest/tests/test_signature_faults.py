@@ -367,7 +367,8 @@ CASES = {
             ),
         ],
         [
-            "norm/scale_fwd.toml:51: a tolerance is of an output; found 'z'; write one of y",
+            "norm/scale_fwd.toml:51: a tolerance is of an output, or of a written input that no "
+            "output stands for; found 'z'; write one of y",
             "norm/scale_fwd.toml:59: y is float16 or float32; found 'bfloat16'; did you "
             "mean 'float16'?",
         ],

@@ -48,6 +48,24 @@ CASES = {
             "norm/scale_fwd.toml:46: N is a size; found (8,); write a size",
         ],
     ),
+    "a rank of an input that has one shape": (
+        [
+            ('present = ["weight"]', 'present = ["weight"]\nranks = { weight = 1 }'),
+        ],
+        [
+            "norm/scale_fwd.toml:49: workloads[0].ranks names an input with alternative shapes; "
+            "found 'weight'; remove it",
+        ],
+    ),
+    "a rank that no alternative has": (
+        [
+            ('shape = ["N"]\noptional = true', 'shapes = [["N"], [1, "N"]]\noptional = true'),
+            ('present = ["weight"]', 'present = ["weight"]\nranks = { weight = 3 }'),
+        ],
+        [
+            "norm/scale_fwd.toml:49: weight has 1 or 2 axes; found 3; write 1 or 2",
+        ],
+    ),
     "a dtype that is not taken": (
         [
             ('dtypes = { T = "float16" }', 'dtypes = { T = "float64" }'),

@@ -18,6 +18,9 @@ OPERATOR = "tileops::norm_rms_norm_fwd"
 BACKENDS = ["aot_eager", "inductor"]
 
 
+X8 = torch.randn(2, 8)
+
+
 def oracle(
     x: torch.Tensor, weight: torch.Tensor | None, axes: int, eps: float | None
 ) -> torch.Tensor:
@@ -62,6 +65,40 @@ def test_equals_the_float64_formula(
     y = op(x, weight)
     assert (y.shape, y.dtype, y.is_contiguous()) == (x.shape, dtype, True)
     one_rounding(y, oracle(x, weight, len(shape), eps))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_no_eps_is_what_pytorch_computes_with(dtype: torch.dtype) -> None:
+    """PyTorch documents the epsilon of x's dtype, and takes that of float32."""
+    x = (torch.randn(4, 64) * 1e-3).to(dtype)
+    theirs = torch.nn.functional.rms_norm(x, (64,))
+    one_rounding(theirs, oracle(x, None, 1, 2.0**-23))
+    one_rounding(RMSNormFwdOp(64)(x), oracle(x, None, 1, 2.0**-23))
+
+
+@pytest.mark.parametrize("weight_dtype", ["same", torch.float32])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_a_weight_offset_is_added_in_float32(dtype: torch.dtype, weight_dtype: Any) -> None:
+    """As in Gemma's own module. 1 + 2**-12 is no float16 or bfloat16: to round the sum of weight
+    and offset, or the norm before the product, would show."""
+    x = torch.randn(5, 96).to(dtype)
+    weight = (torch.randn(96) * 2.0**-10).to(dtype if weight_dtype == "same" else weight_dtype)
+    y = RMSNormFwdOp(96, 1e-6, weight_offset=1.0)(x, weight)
+    one_rounding(y, oracle(x, weight.double() + 1, 1, 1e-6))
+    gemma = x.float() * torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + 1e-6)
+    gemma = (gemma * (1.0 + weight.float())).type_as(x)
+    assert torch.equal(y, gemma)
+
+
+def test_a_weight_offset_needs_a_weight() -> None:
+    """None is all ones, and ones and an offset would be no Gemma."""
+    op = RMSNormFwdOp(8, weight_offset=1.0)
+    with pytest.raises(ArgumentError) as error:
+        op(torch.randn(2, 8))
+    assert str(error.value) == (
+        "RMSNormFwdOp: weight_offset is 1.0, and there is no weight to add it to"
+    )
+    assert torch.equal(RMSNormFwdOp(8, weight_offset=0)(X8), RMSNormFwdOp(8)(X8))
 
 
 def test_agrees_with_pytorch_where_it_is_not_finite() -> None:
@@ -151,7 +188,7 @@ def test_params_take_their_canonical_form_and_then_stand_still() -> None:
     assert op.normalized_shape == (64,)
     assert RMSNormFwdOp([4, 16], 1).eps == 1.0
     assert repr(RMSNormFwdOp(64, target="reference")) == (
-        "RMSNormFwdOp(normalized_shape=(64,), eps=None, target='reference')"
+        "RMSNormFwdOp(normalized_shape=(64,), eps=None, weight_offset=0.0, target='reference')"
     )
     with pytest.raises(ParamError) as error:
         op.eps = 1e-3

@@ -82,8 +82,9 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert len(lines) == 3
     for number, line in enumerate(lines[:-1], start=1):
         assert re.fullmatch(
-            rf"\[{number}/2\] RMSNormFwdOp sm_90a RMSNormKernel\('rms_norm', \d+, 'bfloat16', "
-            rf"'bfloat16', RowConfig\(.*\), 'sm_90a', \) for .*: built in \d+\.\d s",
+            rf"\[{number}/2\] RMSNormFwdOp sm_90a RMSNormKernel\(RowOp\(name='rms_norm', "
+            rf".*\), Build\(n=\d+, dtype='bfloat16', config=RowConfig\(.*\), .*\), 'sm_90a', \) "
+            rf"for .*: built in \d+\.\d s",
             line,
         )
     assert lines[-1] == f"2 built; the store is {folder / 'tileops' / 'kernels'}"

@@ -190,6 +190,7 @@ def _workload(row: Mapping[str, Any], line: int) -> model.Workload:
         dims=dims,
         dtypes=row.get("dtypes", {}),
         present=tuple(row.get("present", [])),
+        ranks=row.get("ranks", {}),
         ints=row.get("ints", {}),
         generators=row.get("generators", {}),
         line=line,

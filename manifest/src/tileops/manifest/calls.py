@@ -8,11 +8,11 @@ from typing import Any
 
 from tileops.manifest.expressions import Expression
 from tileops.manifest.generators import generate
-from tileops.manifest.model import MISSING, Branch, Entry, Shape, ShapeKind, Workload
+from tileops.manifest.model import MISSING, Branch, Entry, Input, Shape, ShapeKind, Workload
 from tileops.manifest.values import canonical
 from tileops.manifest.work import TensorFacts
 
-__all__ = ["Call", "least_work", "resolve"]
+__all__ = ["Call", "fixed_rank", "least_work", "resolve"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +76,7 @@ def resolve(entry: Entry, workload: Workload) -> Call:
     names: dict[str, Any] = {**params, **dims, **ints, **workload.dtypes}
     names.update({name: name if there else None for name, there in present.items()})
     shapes = {
-        value.name: sizes(_alternative(value.shapes, workload.dims), names)
+        value.name: sizes(_alternative(value, workload), names)
         for value in signature.inputs
         if present[value.name]
     }
@@ -138,16 +138,24 @@ def sizes(shape: Shape, names: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _alternative(shapes: tuple[Shape, ...], dims: Mapping[str, Any]) -> Shape:
-    """Return the alternative that a workload uses: the last of which it gives every dim.
+def _alternative(value: Input, workload: Workload) -> Shape:
+    """Return the alternative that a workload uses: of the rank that it gives for the input, else
+    the last of which it gives every dim.
 
     Alternatives grow in rank, so the last is the one that needs most dims.
     """
-    for shape in reversed(shapes):
+    rank = workload.ranks.get(value.name)
+    for shape in reversed(value.shapes):
         free = [i.text for i in shape if i.kind in (ShapeKind.DIM, ShapeKind.VARIADIC)]
-        if all(name in dims for name in free):
+        if rank in (None, fixed_rank(shape)) and all(name in workload.dims for name in free):
             return shape
-    return shapes[0]
+    return value.shapes[0]
+
+
+def fixed_rank(shape: Shape) -> int | None:
+    """Return how many axes a shape has, or None where that varies."""
+    varying = (ShapeKind.VARIADIC, ShapeKind.PARAM_AXES)
+    return None if any(item.kind in varying for item in shape) else len(shape)
 
 
 def _output_names(entry: Entry) -> list[str]:

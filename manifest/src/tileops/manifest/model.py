@@ -217,7 +217,8 @@ class Workload:
 
     ``dims`` binds every free dim (a variadic one to a tuple), ``params`` gives the constructor's
     arguments, ``dtypes`` each dtype variable, ``present`` the optional inputs that the call
-    passes, ``ints`` the call-time numbers, ``generators`` how value-carrying inputs are made
+    passes, ``ranks`` how many axes inputs with alternative shapes have, ``ints`` the call-time
+    numbers, ``generators`` how value-carrying inputs are made
     (``cu_seqlens = {kind = "cu_seqlens", ...}``).
     """
 
@@ -228,6 +229,7 @@ class Workload:
     dims: Mapping[str, int | tuple[int, ...]]
     dtypes: Mapping[str, str]
     present: tuple[str, ...]
+    ranks: Mapping[str, int]
     ints: Mapping[str, int]
     generators: Mapping[str, Mapping[str, Any]]
     line: int = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from tileops.manifest.calls import fixed_rank
 from tileops.manifest.checks.report import Report, Where, closest, shown
 from tileops.manifest.checks.signature import check_type
 from tileops.manifest.environments import bound_by, rule_names
@@ -122,10 +123,7 @@ def _check_variadics(shape: Shape, firm: set[str], where: Where, report: Report)
 
 def _check_alternatives(shapes: tuple[Shape, ...], where: Where, report: Report) -> None:
     """Alternatives are told apart by rank: a fixed rank first, then the one that is variadic."""
-    ranks: list[int | None] = []
-    for shape in shapes:
-        starred = any(i.kind in (ShapeKind.VARIADIC, ShapeKind.PARAM_AXES) for i in shape)
-        ranks.append(None if starred else len(shape))
+    ranks = list(map(fixed_rank, shapes))
     if len(set(ranks)) < len(ranks):
         listed = ", ".join("any" if rank is None else str(rank) for rank in ranks)
         report.add(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from tileops.manifest.calls import Call, least_work, resolve
+from tileops.manifest.calls import Call, fixed_rank, least_work, resolve
 from tileops.manifest.checks.report import Report, Where, brief, closest, shown
 from tileops.manifest.checks.signature import check_type, dtypes_of
 from tileops.manifest.environments import bound_by, roofline_names
 from tileops.manifest.expressions import Expression
 from tileops.manifest.generators import GeneratorError
-from tileops.manifest.model import MISSING, Entry, Input, Workload
+from tileops.manifest.model import MISSING, Entry, Input, Output, Workload
 from tileops.manifest.values import canonical
 from tileops.manifest.vocabulary import FLOATING, INTEGRAL
 
@@ -28,8 +28,19 @@ def check_roofline(entry: Entry, report: Report) -> None:
 
 
 def check_tolerances(entry: Entry, report: Report) -> None:
-    """Report tolerances of what is no output, and outputs of an implemented op without one."""
-    outputs = {output.name: output for output in entry.signature.outputs}
+    """Report tolerances of what is no result, and outputs of an implemented op without one.
+
+    A written input is a result too. Where no output stands for it, it may have tolerances of its
+    own; without any it is compared exactly, as a cache that is written by copying should be.
+    """
+    aliased = {output.alias for output in entry.signature.outputs}
+    written = [
+        spec
+        for spec in entry.signature.inputs
+        if spec.mutated is not False and spec.name not in aliased
+    ]
+    specs: list[Input | Output] = [*entry.signature.outputs, *written]
+    outputs = {spec.name: spec for spec in specs}
     seen: set[tuple[str, str]] = set()
     for at, tolerance in enumerate(entry.tolerances):
         where: Where = ("tolerances", at)
@@ -37,7 +48,10 @@ def check_tolerances(entry: Entry, report: Report) -> None:
         if output is None:
             remedy = closest(tolerance.output, outputs)
             report.add(
-                (*where, "output"), "a tolerance is of an output", repr(tolerance.output), remedy
+                (*where, "output"),
+                "a tolerance is of an output, or of a written input that no output stands for",
+                repr(tolerance.output),
+                remedy,
             )
             continue
         allowed = dtypes_of(entry.signature, output.dtype) or ()
@@ -112,6 +126,7 @@ def _check_given(entry: Entry, workload: Workload, where: Where, report: Report)
         for value in signature.inputs
         if value.optional is False or value.name in workload.present
     ]
+    _check_ranks(workload, passed, where, report)
     free = {
         name.removeprefix("*"): name.startswith("*")
         for name in signature.dims
@@ -145,6 +160,18 @@ def _known(
         if name not in known:
             place = (*where, name) if isinstance(given, Mapping) else where
             report.add(place, f"{shown(where)} names {what}", repr(name), closest(name, known))
+
+
+def _check_ranks(workload: Workload, passed: list[Input], where: Where, report: Report) -> None:
+    several = {value.name: value for value in passed if len(value.shapes) > 1}
+    where = (*where, "ranks")
+    _known(workload.ranks, several, where, "an input with alternative shapes", report)
+    for name, rank in workload.ranks.items():
+        shapes = several[name].shapes if name in several else ()
+        fixed = [str(found) for found in map(fixed_rank, shapes) if found is not None]
+        if shapes and str(rank) not in fixed:
+            listed = " or ".join(fixed)
+            report.add((*where, name), f"{name} has {listed} axes", str(rank), f"write {listed}")
 
 
 def _check_dtypes(

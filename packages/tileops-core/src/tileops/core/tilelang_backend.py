@@ -66,7 +66,12 @@ class Program:
         self._write(os.fspath(path))
 
 
-def build(prim_func_factory: Callable[[], Any], *, arch: str) -> Program:
+def build(
+    prim_func_factory: Callable[[], Any],
+    *,
+    arch: str,
+    pass_configs: Mapping[str, Any] | None = None,
+) -> Program:
     """Compile the program that ``prim_func_factory`` makes, for one architecture.
 
     The factory is called after TileLang was imported and silenced. No GPU is needed, only nvcc.
@@ -74,6 +79,7 @@ def build(prim_func_factory: Callable[[], Any], *, arch: str) -> Program:
     Args:
         prim_func_factory: returns a ``PrimFunc``.
         arch: the architecture as nvcc names it: ``"sm_80"``, ``"sm_90a"``.
+        pass_configs: switches of TileLang's compiler passes, by their names there.
 
     Raises:
         NoCompilerError: it went wrong on a machine that lacks a compiler.
@@ -84,7 +90,10 @@ def build(prim_func_factory: Callable[[], Any], *, arch: str) -> Program:
         prim_func = prim_func_factory()
         symbol = str(prim_func.attrs["global_symbol"])
         kernel = tilelang.compile(
-            prim_func, target={"kind": "cuda", "arch": arch}, execution_backend="tvm_ffi"
+            prim_func,
+            target={"kind": "cuda", "arch": arch},
+            execution_backend="tvm_ffi",
+            pass_configs=dict(pass_configs or {}),
         )
         entry = kernel.adapter.get_exportable_executable()[symbol]
         source = kernel.get_kernel_source()
@@ -124,40 +133,53 @@ def _needs_tilelang(library: bytes) -> bool:
 
 
 def launcher(
-    entry: Callable[..., None], index: int, words: Sequence[str], numbers: Mapping[str, float]
+    entry: Callable[..., None],
+    index: int,
+    words: Sequence[str],
+    numbers: Mapping[str, float],
+    *,
+    workspace: int = 0,
 ) -> Callable[..., None]:
     """A function of tensors that launches ``entry`` on the current stream of device ``index``.
 
     ``words`` are the entry's parameters in order: ``"0"`` stands for the address of the first
-    tensor that the function is called with, and so on; any other word is a key of ``numbers``.
+    tensor that the function is called with, and so on; ``"workspace"`` for the address of
+    ``workspace`` bytes that hold anything, which each launch allocates; any other word is a key of
+    ``numbers``.
 
-    A launch allocates nothing and synchronises nothing, so it may be captured in a CUDA graph once
-    it has been called before (the first call on a device loads the program's module). Another
-    current device is switched to for the launch, and restored.
+    A launch synchronises nothing and allocates at most its workspace, from PyTorch's caching
+    allocator and on the stream that it launches on, so that the memory may go back when the launch
+    is enqueued. So it may be captured in a CUDA graph once it has been called before (the first
+    call on a device loads the program's module). Another current device is switched to for the
+    launch, and restored.
     """
     import torch
 
-    make = _launcher_maker(tuple(words), tuple(numbers), torch.cuda.device_count() == 1)
-    return make(entry, index, *numbers.values())
+    only_device = torch.cuda.device_count() == 1
+    make = _launcher_maker(tuple(words), tuple(numbers), workspace > 0, only_device)
+    return make(entry, index, (workspace,), *numbers.values())
 
 
 @functools.cache
 def _launcher_maker(
-    words: tuple[str, ...], numbers: tuple[str, ...], only_device: bool
+    words: tuple[str, ...], numbers: tuple[str, ...], has_workspace: bool, only_device: bool
 ) -> Callable[..., Callable[..., None]]:
     """Makes launchers of one kind: written out, since a warm call pays for each further frame."""
     import torch
     from tvm_ffi.core import _env_set_current_stream
 
-    count = 1 + max(int(word) for word in words if word not in numbers)
+    count = 1 + max(int(word) for word in words if word.isdecimal())
     tensors = ", ".join(f"t{n}" for n in range(count))
-    given = ", ".join(word if word in numbers else f"t{word}.data_ptr()" for word in words)
+    given = ", ".join(f"t{word}.data_ptr()" if word.isdecimal() else word for word in words)
+    allocate = "space = empty(size, (1,), bytes); workspace = space.data_ptr()"
+    allocate = allocate if has_workspace else "pass"
     # TVM-FFI keeps one stream per thread and device. Callers that pass it tensors set and restore
     # theirs around each call, so leaving ours behind disturbs none of them.
     source = f"""
-def make(entry, index, {", ".join(numbers)}):
+def make(entry, index, size, {", ".join(numbers)}):
     def launch({tensors}):
         set_stream({_DLPACK_CUDA}, index, current_stream(index))
+        {allocate}
         entry({given})
 
     def launch_there({tensors}):
@@ -173,6 +195,9 @@ def make(entry, index, {", ".join(numbers)}):
         "current_stream": torch._C._cuda_getCurrentRawStream,
         "current_device": torch._C._cuda_getDevice,
         "on_device": torch.cuda.device,
+        # On the current device, which is the launch's; see tileops.core.plans.allocation.
+        "empty": torch._C._dynamo.guards._empty_strided_cuda,  # type: ignore[attr-defined]
+        "bytes": torch.uint8,
     }
     exec(source, namespace)
     made: Callable[..., Callable[..., None]] = namespace["make"]

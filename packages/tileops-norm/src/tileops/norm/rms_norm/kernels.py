@@ -1,106 +1,42 @@
-"""RMSNorm's kernels: which TileLang program serves a call, how it is built and launched."""
+"""The kernels of RMSNorm."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any, ClassVar
-
 import torch
 
-from tileops.core import Kernel, KernelInterface
-from tileops.core.dtypes import dtype_name
-from tileops.core.tilelang_backend import Program, build, device_arch, launcher
-from tileops.norm.rms_norm import programs
 from tileops.norm.rms_norm.reference import rms_norm_reference
+from tileops.norm.rows.call import LayerNormCall
+from tileops.norm.rows.kernels import (
+    RowsInRegisters,
+    RowsInterface,
+    RowsOnChip,
+    RowsStreaming,
+)
+from tileops.norm.rows.ops import RMS_NORM
 
-__all__ = [
-    "LayerNormCall",
-    "RMSNormFwdInterface",
-    "RMSNormKernel",
-    "RMSNormOnChipKernel",
-    "RMSNormStreamingKernel",
-]
-
-
-@dataclasses.dataclass(frozen=True)
-class LayerNormCall:
-    """What a norm's kernel is chosen by.
-
-    ``n`` is the number of elements that are normalized together. The number of rows is not here:
-    it is dynamic in every kernel. ``aligned`` says that every tensor starts on 16 bytes.
-    """
-
-    device: torch.device
-    n: int
-    eps: float
-    dtype: torch.dtype
-    weight_dtype: torch.dtype | None = None
-    aligned: bool = True
+__all__ = ["RMSNormFwdInterface", "RMSNormKernel", "RMSNormOnChipKernel", "RMSNormStreamingKernel"]
 
 
-class RMSNormFwdInterface(KernelInterface):
+class RMSNormFwdInterface(RowsInterface):
     """``(x, weight) -> y``: x and y are contiguous rows of ``n``, weight has ``n`` or is None."""
 
-    inputs = ("x", "weight")
-    outputs = ("y",)
-
-    @classmethod
-    def select(cls, call: LayerNormCall, kernel_types: Mapping[str, type[Kernel]]) -> type[Kernel]:
-        arch = device_arch(call.device)
-        return kernel_types[programs.select(call.n, dtype_name(call.dtype), call.aligned, arch)]
+    row_op = RMS_NORM
 
     @classmethod
     def reference(cls, call: LayerNormCall, *inputs: torch.Tensor | None) -> torch.Tensor:
         x, weight = inputs
         if x is None:
             raise ValueError("x is None")
-        return rms_norm_reference(x, weight, call.n, call.eps)
+        return rms_norm_reference(x, weight, call.n, call.eps, call.weight_offset)
 
 
-class _RMSNormProgram(Kernel):
-    """What the three kernels share; each names the TileLang program that it launches."""
-
-    program_name: ClassVar[programs.Name]
-
-    @classmethod
-    def entry_for(cls, call: LayerNormCall) -> tuple[Hashable, Callable[[], Program]]:
-        dtype = dtype_name(call.dtype)
-        weight_dtype = None if call.weight_dtype is None else dtype_name(call.weight_dtype)
-        arch = device_arch(call.device)
-        name = cls.program_name
-        config = programs.choose_config(name, call.n, dtype, weight_dtype, call.aligned, arch)
-
-        def build_program() -> Program:
-            return build(
-                lambda: programs.program(name, call.n, dtype, weight_dtype, config), arch=arch
-            )
-
-        return (name, call.n, dtype, weight_dtype, config, arch), build_program
-
-    def __call__(self, *tensors: Any) -> None:
-        self.prepare(*tensors)(*tensors)
-
-    def prepare(self, *tensors: Any) -> Callable[..., None]:
-        x, weight, _ = tensors
-        words = ["0", "2", "rows", "eps"] if weight is None else ["0", "1", "2", "rows", "eps"]
-        numbers = {"rows": x.numel() // self.call.n, "eps": self.call.eps}
-        return launcher(self.program.launch, self.call.device.index, words, numbers)
+class RMSNormKernel(RowsInRegisters):
+    row_op = RMS_NORM
 
 
-class RMSNormKernel(_RMSNormProgram):
-    """The row in registers; short rows share a block."""
-
-    program_name = "rms_norm"
+class RMSNormOnChipKernel(RowsOnChip):
+    row_op = RMS_NORM
 
 
-class RMSNormStreamingKernel(_RMSNormProgram):
-    """Rows of any width: what does not fit the chip is read twice."""
-
-    program_name = "rms_norm_streaming"
-
-
-class RMSNormOnChipKernel(_RMSNormProgram):
-    """Wide rows, read once and held in registers and shared memory."""
-
-    program_name = "rms_norm_on_chip"
+class RMSNormStreamingKernel(RowsStreaming):
+    row_op = RMS_NORM

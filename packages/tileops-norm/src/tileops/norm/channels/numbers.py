@@ -1,0 +1,145 @@
+"""What a layout's program is launched with for one shape: its numbers, and its workspace.
+
+Pure Python. Sizes are in accesses of the layout's vector where the programs count in them.
+"""
+
+from __future__ import annotations
+
+from tileops.norm.channels.layouts import (
+    ColumnsLayout,
+    ColumnsRunningLayout,
+    ColumnsSplitLayout,
+    FlatLayout,
+    HeldLayout,
+    Layout,
+    NothingLayout,
+    SplitLayout,
+    TeamLayout,
+    columns_of,
+)
+from tileops.norm.channels.shapes import Shape, divider
+
+__all__ = ["launch_numbers", "parts_of", "team_of"]
+
+#: Blocks that are launched where the work can be cut at will, for each multiprocessor.
+BLOCKS_A_PROCESSOR = 8
+
+
+def launch_numbers(
+    shape: Shape, layout: Layout, averages: bool, processors: int
+) -> tuple[dict[str, float], int]:
+    """The program's numbers by name, and the bytes of its workspace.
+
+    ``averages`` says that many units move one running statistic.
+    """
+    if isinstance(layout, (HeldLayout, SplitLayout, TeamLayout)):
+        return _unit_numbers(shape, layout, averages, processors)
+    if isinstance(layout, FlatLayout):
+        magic, shift = _divider(shape.space // layout.vector)
+        channel_magic, channel_shift = _divider(shape.channels)
+        return {
+            "size": shape.elements // layout.vector,
+            "inner": shape.space // layout.vector,
+            "groups": shape.channels,
+            "magic": magic,
+            "shift": shift,
+            "channel_magic": channel_magic,
+            "channel_shift": channel_shift,
+        }, 0
+    if isinstance(layout, NothingLayout):
+        return {}, 0
+    return _column_numbers(shape, layout, processors)
+
+
+def _unit_numbers(
+    shape: Shape, layout: HeldLayout | SplitLayout | TeamLayout, averages: bool, processors: int
+) -> tuple[dict[str, float], int]:
+    vector = layout.vector
+    inner = shape.space if layout.straddle else shape.space // vector
+    magic, shift = _divider(inner)
+    size = shape.size // vector
+    numbers: dict[str, float] = {
+        "units": shape.units,
+        "size": size,
+        "inner": inner,
+        "stride": shape.stride // vector,
+        "pitch": shape.pitch // vector,
+        "groups": shape.groups,
+        "per": shape.segments if shape.mode == "group" else 1,
+        "magic": magic,
+        "shift": shift,
+        "elements": float(shape.size),
+    }
+    workspace = shape.units * 8 if averages else 0
+    if isinstance(layout, SplitLayout):
+        numbers["part"] = part = parts_of(shape.units, size, layout.threads, processors)
+        numbers["parts"] = parts = -(-size // part)
+        workspace += shape.units * parts * 8
+    if isinstance(layout, TeamLayout):
+        teams, members = team_of(shape, layout, processors)
+        numbers |= {"teams": teams, "members": members, "part": -(-size // members)}
+        workspace += shape.units * members * 8
+    return numbers, workspace
+
+
+def parts_of(units: int, size: int, least: int, processors: int) -> int:
+    """Accesses of a part, where each of ``units`` units of ``size`` is cut into parts.
+
+    There are some blocks for each multiprocessor, but no part is below ``least`` accesses, nor so
+    large that 32 bits do not count them.
+    """
+    parts = max(1, BLOCKS_A_PROCESSOR * processors // units)
+    return min(max(-(-size // parts), least), 2**30)
+
+
+def team_of(shape: Shape, layout: TeamLayout, processors: int) -> tuple[int, int]:
+    """How many teams there are, and of how many blocks each.
+
+    Time goes with the largest number of units that a team takes, times a block's part of one. Of
+    teams that are about as fast the smaller is better, since its blocks wait for each other less
+    often: a larger one has to be faster by a fiftieth.
+    """
+    size = shape.size // layout.vector
+    least = -(-size // layout.capacity)
+    best = None
+    for members in range(least, processors + 1):
+        teams = min(processors // members, shape.units)
+        time = -(-shape.units // teams) * -(-size // members)
+        if best is None or time < 0.98 * best[0]:
+            best = time, teams, members
+    if best is None:
+        raise ValueError(f"{layout} holds no units of {shape} on {processors} multiprocessors")
+    return best[1], best[2]
+
+
+def _column_numbers(
+    shape: Shape,
+    layout: ColumnsLayout | ColumnsSplitLayout | ColumnsRunningLayout,
+    processors: int,
+) -> tuple[dict[str, float], int]:
+    columns = columns_of(shape, layout.vector, layout.threads)
+    if columns is None:
+        raise ValueError(f"{layout} serves no channels of {shape.space} elements")
+    magic, shift = _divider(shape.space)
+    numbers: dict[str, float] = {
+        "samples": shape.samples,
+        "channels": shape.channels,
+        "space": shape.space,
+        "width": shape.channels * shape.space // layout.vector,
+        "tile": columns.accesses,
+        "together": columns.channels,
+        "magic": magic,
+        "shift": shift,
+        "elements": float(shape.samples * shape.space),
+    }
+    if isinstance(layout, ColumnsLayout):
+        return numbers, 0
+    rows = layout.threads // columns.accesses * layout.unroll
+    numbers["part"] = part = max(parts_of(columns.tiles, shape.samples, rows, processors), 1)
+    numbers["parts"] = parts = -(-shape.samples // part)
+    return numbers, shape.channels * parts * 8 if isinstance(layout, ColumnsSplitLayout) else 0
+
+
+def _divider(divisor: int) -> tuple[int, int]:
+    """As :func:`divider`; of divisors that only wide places have, nothing is computed from it."""
+    return divider(divisor) if divisor < 2**31 else (0, 0)

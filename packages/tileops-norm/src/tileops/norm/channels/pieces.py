@@ -1,0 +1,312 @@
+"""The steps that the channel norms' programs share, as TileLang macros over one thread's registers.
+
+Statistics travel as ``state``: how many values, their mean, and the sum of squared differences from
+it. Two of them are merged by Chan's formula (Chan, Golub, LeVeque 1983), so that a large mean
+cancels nothing.
+
+An access is ``vector`` elements, and places are counted in accesses: access ``o`` of a unit is its
+``o``-th from the unit's start. A *part* is the accesses from ``start`` to ``end`` of a unit. Where
+an access may straddle channels, ``inner`` counts elements instead.
+"""
+
+from types import SimpleNamespace
+from typing import Any
+
+from tileops.norm.channels.traits import Traits
+from tileops.norm.rows.configs import ITEMSIZE
+
+__all__ = ["FREE", "PASS_CONFIGS", "PRELUDE", "pieces"]
+
+#: Every access is guarded where it needs to be, and every barrier is written out.
+PASS_CONFIGS = {"tl.disable_safe_memory_legalize": True, "tl.disable_thread_storage_sync": True}
+
+#: What a slot holds before its statistics are published: all bits set, a NaN that no arithmetic
+#: gives, twice.
+FREE = -1
+
+PRELUDE = """
+namespace tileops {
+// n / divisor for 0 <= n < 2**31; see tileops.norm.channels.shapes.divider.
+static __device__ __forceinline__ int divide(int n, long long magic, int shift) {
+  return (int)((__umulhi((unsigned)n, (unsigned)magic) + (unsigned)n) >> shift);
+}
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+// Writes a word of the same place in the shared memory of another block of the cluster.
+static __device__ __forceinline__ void put(float* here, float value, int rank) {
+  unsigned there;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+               : "=r"(there) : "r"((unsigned)__cvta_generic_to_shared(here)), "r"(rank));
+  asm volatile("st.shared::cluster.f32 [%0], %1;" : : "r"(there), "f"(value) : "memory");
+}
+#endif
+// Two words that other blocks see together or not at all.
+static __device__ __forceinline__ void publish(void* slot, float a, float b) {
+  unsigned long long both = ((unsigned long long)__float_as_uint(b) << 32) | __float_as_uint(a);
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" : : "l"(slot), "l"(both) : "memory");
+}
+static __device__ __forceinline__ void await(void* slot, float* a, float* b) {
+  unsigned long long both;
+  do {
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(both) : "l"(slot) : "memory");
+  } while (both == ~0ull);
+  *a = __uint_as_float((unsigned)both);
+  *b = __uint_as_float((unsigned)(both >> 32));
+}
+}  // namespace tileops
+"""
+
+
+def pieces(traits: Traits, vector: int, straddle: bool, wide: bool = False) -> Any:
+    """Macros for units of ``traits.mode``; ``wide`` places need 64 bits."""
+    import tilelang.language as T
+
+    dtype, weighted, biased = traits.dtype, traits.weighted, traits.biased
+    batch, group = traits.mode == "batch", traits.mode == "group"
+    place_dtype = "int64" if wide else "int32"
+
+    def quotient(n: Any, divisor: Any, magic: Any, shift: Any) -> Any:
+        """n // divisor, of a place."""
+        if wide:
+            return T.cast(T.cast(n, "uint64") // T.cast(divisor, "uint64"), "int64")
+        return T.call_extern("int32", "tileops::divide", n, magic, shift)
+
+    def address(base: Any, o: Any, inner: Any, stride: Any, magic: Any, shift: Any) -> Any:
+        """Where access ``o`` of a unit that starts at ``base`` lies."""
+        if not batch:
+            return base + o
+        segment = quotient(o, inner, magic, shift)
+        return base + T.cast(segment, "int64") * stride + (o - segment * inner)
+
+    def first_channel(unit: Any, groups: Any, per: Any) -> Any:
+        """The first channel of a unit."""
+        if batch:
+            return unit
+        if wide:
+            return T.cast(T.cast(unit, "uint64") % T.cast(groups, "uint64"), "int64") * per
+        return T.cast(T.cast(unit, "uint32") % T.cast(groups, "uint32"), "int32") * per
+
+    @T.macro
+    def read(X, held, count, base, o, step, end, inner, stride, magic, shift):
+        """held[i] = access o + i * step of the unit, zeros from ``end`` on."""
+        for i in T.unroll(count):
+            if o + i * step < end:
+                at = address(base, o + i * step, inner, stride, magic, shift)
+                for v in T.vectorized(vector):
+                    held[i, v] = X[at, v]
+            else:
+                for v in T.vectorized(vector):
+                    held[i, v] = T.cast(0, dtype)
+
+    @T.macro
+    def fetch(X, stash, d, c, count, base, o, step, end, thread, inner, stride, magic, shift):
+        """stash[d, c, i, thread] = access o + i * step of the unit, zeros from ``end`` on.
+
+        Asynchronous; the caller commits and awaits. A thread may fetch into a place that it has
+        read from before: it used the value already, since the store of the result comes first.
+        ``cp.async`` goes by its template's name since ``T.ptx_cp_async`` refuses a buffer made of
+        an address (TileLang 0.1.15: "tvm_access_ptr data argument must be a Var").
+        """
+        for i in T.unroll(count):
+            if o + i * step < end:
+                at = address(base, o + i * step, inner, stride, magic, shift)
+                T.call_extern(
+                    "handle",
+                    f"tl::cp_async_gs<{vector * ITEMSIZE[dtype]}>",
+                    T.address_of(stash[d, c, i, thread, 0]),
+                    T.address_of(X[at, 0]),
+                )
+            else:
+                for v in T.vectorized(vector):
+                    stash[d, c, i, thread, v] = T.cast(0, dtype)
+
+    @T.macro
+    def recall(stash, d, c, count, held, thread):
+        """held = what ``fetch`` put there."""
+        for i in T.unroll(count):
+            for v in T.vectorized(vector):
+                held[i, v] = stash[d, c, i, thread, v]
+
+    @T.macro
+    def clear(state):
+        for k in T.unroll(3):
+            state[k] = 0.0
+
+    @T.macro
+    def merge(state, count, mean, squares):
+        """Merges the statistics of ``count`` values, at least one, into ``state``."""
+        share = T.alloc_local((2,), "float32")
+        share[0] = count / (state[0] + count)
+        share[1] = mean - state[1]
+        state[2] += squares + share[1] * share[1] * state[0] * share[0]
+        state[1] += share[1] * share[0]
+        state[0] += count
+
+    @T.macro
+    def accumulate(held, count, o, step, end, state, fresh):
+        """Merges what ``read`` gave into ``state``, or is its first values where ``fresh``."""
+        whole = T.alloc_local((4,), "float32")  # their number, sum, mean and squares
+        part = T.alloc_local((1,), "float32")  # of one access, to shorten the chain of additions
+        whole[0] = 0.0
+        whole[1] = 0.0
+        whole[3] = 0.0
+        for i in T.unroll(count):
+            if o + i * step < end:
+                whole[0] += vector
+            part[0] = 0.0
+            for v in T.unroll(vector):
+                part[0] += T.cast(held[i, v], "float32")
+            whole[1] += part[0]
+        whole[2] = whole[1] / T.max(whole[0], 1.0)
+        for i in T.unroll(count):
+            if o + i * step < end:
+                part[0] = 0.0
+                for v in T.unroll(vector):
+                    part[0] += (T.cast(held[i, v], "float32") - whole[2]) * (
+                        T.cast(held[i, v], "float32") - whole[2]
+                    )
+                whole[3] += part[0]
+        if fresh:
+            state[0] = whole[0]
+            state[1] = whole[2]
+            state[2] = whole[3]
+        elif whole[0] > 0.0:
+            merge(state, whole[0], whole[2], whole[3])
+
+    @T.macro
+    def across(state, lanes):
+        """state = the statistics of ``lanes`` neighbouring threads together, in each of them."""
+        both = T.alloc_local((4,), "float32")
+        both[0] = state[0]
+        both[1] = state[0] * state[1]
+        for k in T.unroll(lanes.bit_length() - 1):
+            both[0] += T.shfl_xor(both[0], 1 << k)
+            both[1] += T.shfl_xor(both[1], 1 << k)
+        both[2] = both[1] / T.max(both[0], 1.0)
+        both[3] = state[2] + state[0] * (state[1] - both[2]) * (state[1] - both[2])
+        for k in T.unroll(lanes.bit_length() - 1):
+            both[3] += T.shfl_xor(both[3], 1 << k)
+        state[0] = both[0]
+        state[1] = both[2]
+        state[2] = both[3]
+
+    @T.macro
+    def settle(state, partial, turn, thread, lanes, cluster, rank):
+        """state = the statistics of the unit, in each of its threads, from each thread's own.
+
+        partial: [turns, 3, units, warps of the cluster] in shared memory. A block of several warps
+        waits for them, a cluster for all its blocks, after the caller's ``cluster_arrive_relaxed``.
+        """
+        warps = max(lanes // 32, 1) * cluster
+        across(state, min(lanes, 32))
+        if warps > 1:
+            slot = rank * max(lanes // 32, 1) + thread % lanes // 32
+            if cluster > 1:
+                # Only when they run may their shared memory be written.
+                T.cluster_wait()
+                if thread % 32 < cluster:
+                    for k in T.unroll(3):
+                        T.call_extern(
+                            "handle",
+                            "tileops::put",
+                            T.address_of(partial[turn, k, 0, slot]),
+                            state[k],
+                            thread % 32,
+                        )
+                T.cluster_sync()
+            else:
+                if thread % 32 == 0:
+                    for k in T.unroll(3):
+                        partial[turn, k, thread // lanes, slot] = state[k]
+                T.sync_threads()
+            clear(state)
+            if warps <= 4:
+                whole = T.alloc_local((2,), "float32")
+                whole[0] = 0.0
+                for w in T.unroll(warps):
+                    state[0] += partial[turn, 0, thread // lanes, w]
+                    whole[0] += (
+                        partial[turn, 0, thread // lanes, w] * partial[turn, 1, thread // lanes, w]
+                    )
+                state[1] = whole[0] / state[0]
+                for w in T.unroll(warps):
+                    whole[1] = partial[turn, 1, thread // lanes, w] - state[1]
+                    state[2] += (
+                        partial[turn, 2, thread // lanes, w]
+                        + partial[turn, 0, thread // lanes, w] * whole[1] * whole[1]
+                    )
+            else:
+                width = min(1 << (warps - 1).bit_length(), 32)
+                if thread % width < warps:
+                    for k in T.unroll(3):
+                        state[k] = partial[turn, k, thread // lanes, thread % width]
+                for w in T.unroll(1, -(-warps // width)):
+                    w2 = w * width + thread % width
+                    if w2 < warps and partial[turn, 0, thread // lanes, w2] > 0.0:
+                        merge(
+                            state,
+                            partial[turn, 0, thread // lanes, w2],
+                            partial[turn, 1, thread // lanes, w2],
+                            partial[turn, 2, thread // lanes, w2],
+                        )
+                across(state, width)
+
+    @T.macro
+    def affine(W, B, scale, offset, i, first, o, inner, magic, shift):
+        """scale[i] and offset[i] = weight and bias of access ``o``, of one channel."""
+        channel = first + quotient(o, inner, magic, shift) if group else first
+        scale[i] = T.cast(W[channel], "float32") if weighted else 1.0
+        offset[i] = T.cast(B[channel], "float32") if biased else 0.0
+
+    @T.macro
+    def write(Y, held, i, at, mean, reciprocal, scale, offset):
+        """Access ``at`` = held[i], normalized, by the weight and bias of one channel."""
+        out = T.alloc_local((vector,), dtype)
+        for v in T.unroll(vector):
+            out[v] = T.cast(
+                (T.cast(held[i, v], "float32") - mean) * (reciprocal * scale) + offset, dtype
+            )
+        for v in T.vectorized(vector):
+            Y[at, v] = out[v]
+
+    @T.macro
+    def write_straddling(Y, W, B, held, i, at, mean, reciprocal, first, o, inner, magic, shift):
+        """As ``write``; each element has a channel of its own."""
+        out = T.alloc_local((vector,), dtype)
+        value = T.alloc_local((1,), "float32")
+        for v in T.unroll(vector):
+            channel = first + quotient(o * vector + v, inner, magic, shift)
+            value[0] = (T.cast(held[i, v], "float32") - mean) * reciprocal
+            if weighted:
+                value[0] = value[0] * T.cast(W[channel], "float32")
+            if biased:
+                value[0] = value[0] + T.cast(B[channel], "float32")
+            out[v] = T.cast(value[0], dtype)
+        for v in T.vectorized(vector):
+            Y[at, v] = out[v]
+
+    @T.macro
+    def track(R, channel, value, factor):
+        """A running statistic moves towards ``value``."""
+        R[channel] = T.cast(
+            (1.0 - factor) * T.cast(R[channel], "float32") + factor * value, traits.running
+        )
+
+    return SimpleNamespace(
+        place_dtype=place_dtype,
+        straddle=straddle and group,
+        quotient=quotient,
+        address=address,
+        first_channel=first_channel,
+        read=read,
+        fetch=fetch,
+        recall=recall,
+        clear=clear,
+        accumulate=accumulate,
+        merge=merge,
+        across=across,
+        settle=settle,
+        affine=affine,
+        write=write,
+        write_straddling=write_straddling,
+        track=track,
+    )

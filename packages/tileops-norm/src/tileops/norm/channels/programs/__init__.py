@@ -1,0 +1,1 @@
+"""The channel norms' TileLang programs."""

@@ -1,0 +1,48 @@
+"""Running statistics that many units move together."""
+
+from typing import Any
+
+from tileops.norm.channels.pieces import pieces
+from tileops.norm.channels.traits import Traits
+
+__all__ = ["average_running"]
+
+
+def average_running(
+    traits: Traits,
+    workspace: Any,
+    running_mean: Any,
+    running_var: Any,
+    units: Any,
+    groups: Any,
+    momentum: Any,
+) -> None:
+    """A launch that moves each channel's running statistics towards the mean over the samples.
+
+    ``workspace`` holds each unit's mean, then each unit's unbiased variance. Called inside a
+    ``PrimFunc``.
+    """
+    import tilelang.language as T
+
+    piece = pieces(traits, 1, False)
+
+    @T.macro
+    def body():
+        with T.Kernel(T.ceildiv(groups, 128), threads=128) as block:
+            S = T.make_tensor_from_addr(workspace, (2, units), "float32")
+            RM = T.make_tensor_from_addr(running_mean, (groups,), traits.running)
+            RV = T.make_tensor_from_addr(running_var, (groups,), traits.running)
+            total = T.alloc_local((2,), "float32")
+            channel = T.cast(block, "int64") * 128 + T.get_thread_binding()
+            samples = units // groups
+            if channel < groups:
+                total[0] = 0.0
+                total[1] = 0.0
+                for n in T.serial(samples):
+                    total[0] += S[0, n * groups + channel]
+                    total[1] += S[1, n * groups + channel]
+                count = T.cast(samples, "float32")
+                piece.track(RM, channel, total[0] / count, momentum)
+                piece.track(RV, channel, total[1] / count, momentum)
+
+    body()

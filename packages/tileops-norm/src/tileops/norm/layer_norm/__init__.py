@@ -1,0 +1,5 @@
+"""LayerNorm."""
+
+from tileops.norm.layer_norm.op import LayerNormFwdOp
+
+__all__ = ["LayerNormFwdOp"]

@@ -1,0 +1,1 @@
+"""What the ops that normalize rows of a contiguous [M, n] share: call spec, programs, kernels."""

@@ -1,0 +1,198 @@
+"""How a row program is laid out: what its build depends on besides the op and the dtypes.
+
+Pure Python: no torch, no TileLang. Widths are in elements, dtypes are TileLang's names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+__all__ = [
+    "ACCESS_BYTES",
+    "HINTS",
+    "ITEMSIZE",
+    "MAX_WIDTH",
+    "Build",
+    "Config",
+    "Hint",
+    "RowConfig",
+    "WideConfig",
+    "shared_limit",
+]
+
+ITEMSIZE = {"float16": 2, "bfloat16": 2, "float32": 4, "float8_e4m3fn": 1}
+
+#: The widest row that every program here was built for and checked with.
+MAX_WIDTH = 262144
+
+#: One access moves at most 16 bytes a thread, the widest load before sm_100.
+ACCESS_BYTES = 16
+
+#: The widest cluster that every card with clusters can launch.
+MAX_CLUSTER = 8
+
+#: Shared memory that one block may use, bytes, by architecture (CUDA programming guide, "technical
+#: specifications per compute capability"); an architecture that is not listed gets the smallest.
+SHARED_BYTES = {
+    "sm_80": 163 * 1024,
+    "sm_86": 99 * 1024,
+    "sm_87": 163 * 1024,
+    "sm_89": 99 * 1024,
+    "sm_90a": 227 * 1024,
+    "sm_100a": 227 * 1024,
+    "sm_103a": 227 * 1024,
+    "sm_120a": 99 * 1024,
+}
+
+#: How an access treats the caches, as device.py numbers them: not said; through the cache of
+#: constants ("const", no memory that the kernel writes); not kept in L1; both; streaming (``.cs``);
+#: the first to leave both caches; the last; not kept in L1 and the first to leave L2. Stores know
+#: "none", "streaming" and "first".
+Hint = Literal["none", "const", "no_l1", "const_no_l1", "streaming", "first", "last", "no_l1_first"]
+HINTS: tuple[Hint, ...] = get_args(Hint)
+
+
+@dataclass(frozen=True)
+class RowConfig:
+    """A row in the registers of ``threads_per_row`` threads of one block, or of each of a cluster.
+
+    Attributes:
+        threads_per_row: a power of two up to 32, or a multiple of 32.
+        rows_per_block: rows that share a block; 1 in a cluster.
+        vector: elements of one access.
+        early: whether the weight and its like are read before the reduction, at the price of
+            registers.
+        cluster: blocks that share a row.
+        phased: whether accesses are wide although rows do not all start where they may.
+        blocks_per_sm: blocks that must fit a multiprocessor at once; the compiler keeps its
+            registers below what that needs.
+        load: how reads of x, and of what is added to it, treat the caches.
+        columns: how those of the weight and its like do.
+        store: how writes do.
+    """
+
+    threads_per_row: int
+    rows_per_block: int
+    vector: int
+    early: bool
+    cluster: int = 1
+    phased: bool = False
+    blocks_per_sm: int = 1
+    load: Hint = "none"
+    columns: Hint = "const"
+    store: Hint = "none"
+
+    @property
+    def lanes(self) -> int:
+        return self.threads_per_row
+
+    @property
+    def rows(self) -> int:
+        return self.rows_per_block
+
+    @property
+    def again(self) -> Hint:
+        return self.load
+
+    def accesses(self, n: int) -> int:
+        """Accesses that each thread makes to cover a row of ``n``."""
+        return -(-_chunks(n, self) // (self.threads_per_row * self.cluster))
+
+
+@dataclass(frozen=True)
+class WideConfig:
+    """A row a block, or a cluster: part in registers, part in shared memory, the rest read again.
+
+    Attributes:
+        threads: threads of a block.
+        vector: elements of one access.
+        in_registers: accesses of each thread that stay in registers.
+        in_shared: accesses of each thread that go to shared memory.
+        unroll: accesses that are handled together; both counts are multiples of it.
+        cluster: blocks that share a row.
+        phased: as in RowConfig.
+        asynchronous: whether shared memory is filled by ``cp.async``, where nothing is added to x,
+            or by loads and stores.
+        backwards: whether what is read again is read from its end on.
+        again: how the reads that come again treat the caches.
+        blocks_per_sm, load, columns, store: as in RowConfig.
+    """
+
+    threads: int
+    vector: int
+    in_registers: int
+    in_shared: int
+    unroll: int
+    cluster: int = 1
+    phased: bool = False
+    asynchronous: bool = False
+    backwards: bool = False
+    blocks_per_sm: int = 1
+    load: Hint = "none"
+    again: Hint = "none"
+    columns: Hint = "const"
+    store: Hint = "none"
+
+    @property
+    def lanes(self) -> int:
+        return self.threads
+
+    @property
+    def rows(self) -> int:
+        return 1
+
+    def accesses(self, n: int) -> int:
+        """Accesses that each thread makes to cover a row of ``n``."""
+        return self.in_registers + self.in_shared + self.streamed(n)
+
+    def streamed(self, n: int) -> int:
+        """Accesses of each thread that are made more than once, in whole groups of ``unroll``."""
+        every = -(-_chunks(n, self) // (self.threads * self.cluster))
+        rest = every - self.in_registers - self.in_shared
+        return max(-(-rest // self.unroll), 0) * self.unroll
+
+    def shared_bytes(self, dtype: str) -> int:
+        """Shared memory that a block needs, with what its row's warps find."""
+        warps = self.threads // 32 * self.cluster
+        held = self.in_shared * self.threads * self.vector * ITEMSIZE[dtype]
+        return held + 5 * 4 * warps + 16
+
+
+Config = RowConfig | WideConfig
+
+
+@dataclass(frozen=True)
+class Build:
+    """All that a program of one op depends on.
+
+    Attributes:
+        n: elements of a row.
+        dtype: x's.
+        config: the layout.
+        many: another, for calls of ``many_rows`` rows or more: both are in the program, since a
+            call with another number of rows builds nothing.
+        weight, bias: their dtypes; None is none.
+        offset: whether a number is added to the weight.
+        bounded: whether a quantized row's scale has an upper bound.
+    """
+
+    n: int
+    dtype: str
+    config: Config
+    many: Config | None = None
+    many_rows: int = 0
+    weight: str | None = None
+    bias: str | None = None
+    offset: bool = False
+    bounded: bool = False
+
+
+def _chunks(n: int, config: Config) -> int:
+    """The most accesses that a row of ``n`` can touch."""
+    return -(-(n + (config.vector - 1 if config.phased else 0)) // config.vector)
+
+
+def shared_limit(arch: str) -> int:
+    """Bytes of shared memory that one block may use on ``arch``."""
+    return SHARED_BYTES.get(arch, min(SHARED_BYTES.values()))

@@ -1,0 +1,262 @@
+"""CUDA functions that the row programs call: accesses with cache hints, clusters, float8.
+
+TileLang 0.1.15 has no spelling for these. The text stands before TileLang's own headers in a
+program's source, so it uses CUDA's alone.
+"""
+
+__all__ = ["SOURCE"]
+
+SOURCE = r"""
+#ifndef TILEOPS_NORM_ROWS  // a program of two kernels has this text twice
+#define TILEOPS_NORM_ROWS
+#include <cstdint>
+#include <cuda_fp8.h>
+
+namespace rows {
+
+// How an access treats the caches, as configs.HINTS numbers them.
+enum Hint { kNone, kConst, kNoL1, kConstNoL1, kStreaming, kFirst, kLast, kNoL1First };
+
+template <int kHint> __device__ __forceinline__ uint64_t policy() {
+  uint64_t bits;
+  if constexpr (kHint == kLast) {
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(bits));
+  } else {
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(bits));
+  }
+  return bits;
+}
+
+template <int kBytes> struct Word;
+template <> struct Word<1> { using Type = uint8_t; };
+template <> struct Word<2> { using Type = uint16_t; };
+template <> struct Word<4> { using Type = uint32_t; };
+template <> struct Word<8> { using Type = uint2; };
+template <> struct Word<16> { using Type = uint4; };
+
+// Loads and stores are spelt out as ones of global memory: of an address that came as a number the
+// compiler knows no more than that it points somewhere. Those of x keep their order with the
+// stores, which may write the same memory. Those of memory that nobody writes are free to be moved.
+#define ROWS_LOAD(text, ...)                                                                       \
+  if constexpr (kFree) {                                                                           \
+    asm("ld.global" text " {%0, %1, %2, %3}, [%4]" __VA_ARGS__);                                   \
+  } else {                                                                                         \
+    asm volatile("ld.global" text " {%0, %1, %2, %3}, [%4]" __VA_ARGS__);                          \
+  }
+#define ROWS_TO : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from)
+
+template <int kHint, bool kFree> __device__ __forceinline__ uint4 load16(int64_t from) {
+  uint4 v;
+  if constexpr (kHint == kNone) {
+    ROWS_LOAD(".v4.u32", ";" ROWS_TO)
+  } else if constexpr (kHint == kConst) {
+    ROWS_LOAD(".nc.v4.u32", ";" ROWS_TO)
+  } else if constexpr (kHint == kNoL1) {
+    ROWS_LOAD(".L1::no_allocate.v4.u32", ";" ROWS_TO)
+  } else if constexpr (kHint == kConstNoL1) {
+    ROWS_LOAD(".nc.L1::no_allocate.v4.u32", ";" ROWS_TO)
+  } else if constexpr (kHint == kStreaming) {
+    ROWS_LOAD(".cs.v4.u32", ";" ROWS_TO)
+  } else {
+    const uint64_t bits = policy<kHint>();
+    if constexpr (kHint == kFirst) {
+      ROWS_LOAD(".L1::evict_first.L2::cache_hint.v4.u32", ", %5;" ROWS_TO, "l"(bits))
+    } else if constexpr (kHint == kLast) {
+      ROWS_LOAD(".L1::evict_last.L2::cache_hint.v4.u32", ", %5;" ROWS_TO, "l"(bits))
+    } else {
+      ROWS_LOAD(".L1::no_allocate.L2::cache_hint.v4.u32", ", %5;" ROWS_TO, "l"(bits))
+    }
+  }
+  return v;
+}
+
+// to = kBytes of registers, from = the address of global memory, a multiple of kBytes (of 16 where
+// there are more).
+template <int kBytes, int kHint, bool kFree>
+__device__ __forceinline__ void get(void *to, int64_t from) {
+  if constexpr (kBytes >= 16) {
+#pragma unroll
+    for (int i = 0; i < kBytes / 16; ++i) {
+      reinterpret_cast<uint4 *>(to)[i] = load16<kHint, kFree>(from + 16 * i);
+    }
+  } else if constexpr (kBytes == 8) {
+    uint2 v;
+    asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(from));
+    *reinterpret_cast<uint2 *>(to) = v;
+  } else if constexpr (kBytes == 4) {
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(*reinterpret_cast<uint32_t *>(to)) : "l"(from));
+  } else {
+    asm volatile("ld.global.u16 %0, [%1];" : "=h"(*reinterpret_cast<uint16_t *>(to)) : "l"(from));
+  }
+}
+
+// to = the address of global memory, a multiple of kBytes, from = kBytes of registers.
+template <int kBytes, int kHint> __device__ __forceinline__ void put(int64_t to, const void *from) {
+  if constexpr (kBytes == 16) {
+    const uint4 v = *reinterpret_cast<const uint4 *>(from);
+    if constexpr (kHint == kNone) {
+      asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
+                   : : "l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+    } else if constexpr (kHint == kStreaming) {
+      asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};"
+                   : : "l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+    } else {
+      asm volatile("st.global.L2::cache_hint.v4.u32 [%0], {%1, %2, %3, %4}, %5;"
+                   : : "l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "l"(policy<kHint>())
+                   : "memory");
+    }
+  } else if constexpr (kBytes == 8) {
+    const uint2 v = *reinterpret_cast<const uint2 *>(from);
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" : : "l"(to), "r"(v.x), "r"(v.y) : "memory");
+  } else if constexpr (kBytes == 4) {
+    const uint32_t v = *reinterpret_cast<const uint32_t *>(from);
+    asm volatile("st.global.u32 [%0], %1;" : : "l"(to), "r"(v) : "memory");
+  } else if constexpr (kBytes == 2) {
+    const uint16_t v = *reinterpret_cast<const uint16_t *>(from);
+    asm volatile("st.global.u16 [%0], %1;" : : "l"(to), "h"(v) : "memory");
+  } else {
+    const uint32_t v = *reinterpret_cast<const uint8_t *>(from);
+    asm volatile("st.global.u8 [%0], %1;" : : "l"(to), "r"(v) : "memory");
+  }
+}
+
+// to = the kWords words of r that begin at byte ``shift`` of it, a multiple of 2 below 16.
+template <int kWords>
+__device__ __forceinline__ void realign(void *to, uint32_t *r, uint32_t shift) {
+#pragma unroll
+  for (int i = 0; i < kWords + 2; ++i) r[i] = shift & 8 ? r[i + 2] : r[i];
+#pragma unroll
+  for (int i = 0; i < kWords + 1; ++i) r[i] = shift & 4 ? r[i + 1] : r[i];
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) {
+    reinterpret_cast<uint32_t *>(to)[i] = __funnelshift_r(r[i], r[i + 1], (shift & 2) * 8);
+  }
+}
+
+// As get of 16 bytes or more, where from is a multiple of the element's size only: the aligned
+// 16-byte words that hold any of it are read, and shifted. Each holds a byte that was asked for.
+template <int kBytes, int kHint, bool kFree>
+__device__ __forceinline__ void get_shifted(void *to, int64_t from) {
+  constexpr int kWords = kBytes / 4;
+  const int64_t base = from & ~15ll;
+  const uint32_t shift = from & 15;
+  uint32_t r[kWords + 4];
+#pragma unroll
+  for (int i = 0; i <= kWords / 4; ++i) {
+    uint4 v = make_uint4(0, 0, 0, 0);
+    if (i < kWords / 4 || shift != 0) v = load16<kHint, kFree>(base + 16 * i);
+    r[4 * i] = v.x, r[4 * i + 1] = v.y, r[4 * i + 2] = v.z, r[4 * i + 3] = v.w;
+  }
+  realign<kWords>(to, r, shift);
+}
+
+// As get_shifted, but what is not in [begin, end) gives zeros, and no 16 bytes that lie wholly
+// outside of that are read. Elements have kItem bytes.
+template <int kBytes, int kItem>
+__device__ __forceinline__ void get_part(void *to, int64_t from, int64_t begin, int64_t end) {
+  constexpr int kWords = kBytes / 4;
+  const int64_t base = from & ~15ll;
+  const uint32_t shift = from & 15;
+  uint32_t r[kWords + 4];
+#pragma unroll
+  for (int i = 0; i <= kWords / 4; ++i) {
+    const int64_t at = base + 16 * i;
+    uint4 v = make_uint4(0, 0, 0, 0);
+    if (at + 16 > begin && at < end && (i < kWords / 4 || shift != 0)) {
+      v = load16<kNone, false>(at);
+    }
+    r[4 * i] = v.x, r[4 * i + 1] = v.y, r[4 * i + 2] = v.z, r[4 * i + 3] = v.w;
+  }
+  realign<kWords>(to, r, shift);
+  using Type = typename Word<kItem>::Type;
+#pragma unroll
+  for (int i = 0; i < kBytes / kItem; ++i) {
+    const int64_t at = from + i * kItem;
+    if (at < begin || at >= end) reinterpret_cast<Type *>(to)[i] = 0;
+  }
+}
+
+// The elements of registers that belong in [begin, end) of global memory.
+template <int kBytes, int kItem>
+__device__ __forceinline__ void put_part(int64_t to, const void *from, int64_t begin, int64_t end) {
+  using Type = typename Word<kItem>::Type;
+#pragma unroll
+  for (int i = 0; i < kBytes / kItem; ++i) {
+    const int64_t at = to + i * kItem;
+    if (at >= begin && at < end) put<kItem, kNone>(at, reinterpret_cast<const Type *>(from) + i);
+  }
+}
+
+// Nothing changes here, since a square has no sign; but the compiler cannot know that, and converts
+// the elements anew in each pass. Else it would keep each as a float, in twice the registers. It
+// cannot do so before ``known`` is known. (Where that is NaN, all of the row will be.)
+template <int kBytes> __device__ __forceinline__ void keep_packed(void *registers, float known) {
+  const uint32_t nothing = __float_as_uint(known * known) >> 31;
+#pragma unroll
+  for (int i = 0; i < kBytes / 4; ++i) reinterpret_cast<uint32_t *>(registers)[i] ^= nothing;
+}
+
+// NaN stays NaN, and so it does in float8: what is past 448 becomes 448.
+__device__ __forceinline__ float larger(float a, float b) {
+  float c;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+  return c;
+}
+
+template <int kCount> __device__ __forceinline__ void to_float8(void *to, const float *from) {
+  if constexpr (kCount == 1) {
+    *reinterpret_cast<uint8_t *>(to) = __nv_cvt_float_to_fp8(from[0], __NV_SATFINITE, __NV_E4M3);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount / 2; ++i) {
+      reinterpret_cast<uint16_t *>(to)[i] = __nv_cvt_float2_to_fp8x2(
+          make_float2(from[2 * i], from[2 * i + 1]), __NV_SATFINITE, __NV_E4M3);
+    }
+  }
+}
+
+__device__ __forceinline__ uint32_t shared_address(const void *p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
+// Copies into shared memory that go on while the thread does something else.
+template <int kBytes, int kHint> __device__ __forceinline__ void fetch(void *to, int64_t from) {
+  const uint32_t at = shared_address(to);
+  if constexpr (kBytes < 16) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;"
+                 : : "r"(at), "l"(from), "n"(kBytes) : "memory");
+  } else if constexpr (kHint == kFirst || kHint == kLast || kHint == kNoL1First) {
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;"
+                 : : "r"(at), "l"(from), "l"(policy<kHint>()) : "memory");
+  } else {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(at), "l"(from) : "memory");
+  }
+}
+
+__device__ __forceinline__ void await_fetched() {
+  asm volatile("cp.async.wait_all;" : : : "memory");
+}
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// Writes to the same place of another block of the cluster.
+__device__ __forceinline__ void send(void *slot, int rank, float value) {
+  uint32_t there;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+               : "=r"(there) : "r"(shared_address(slot)), "r"(rank));
+  asm volatile("st.shared::cluster.f32 [%0], %1;" : : "r"(there), "f"(value) : "memory");
+}
+
+__device__ __forceinline__ void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.aligned;" : : : "memory");
+}
+
+__device__ __forceinline__ void cluster_wait() {
+  asm volatile("barrier.cluster.wait.aligned;" : : : "memory");
+}
+
+#endif
+
+}  // namespace rows
+#endif
+"""

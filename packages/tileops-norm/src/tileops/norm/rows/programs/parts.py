@@ -1,0 +1,174 @@
+"""What the row programs are made of besides moves and statistics, as TileLang macros."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from tileops.norm.rows.configs import Build, Config
+from tileops.norm.rows.ops import RowOp
+from tileops.norm.rows.programs.moves import Line, Place, moves
+from tileops.norm.rows.programs.statistics import statistics
+
+__all__ = ["parts"]
+
+
+def parts(op: RowOp, build: Build, config: Config) -> Any:
+    """The macros and functions that a program of ``op`` is written with."""
+    import tilelang.language as T
+
+    n, dtype = build.n, build.dtype
+    move = moves(op, n, dtype, config)
+    stats = statistics(op, n, config, move)
+    layer = op.statistics == "layer"
+    # What each column of x is scaled and shifted by after the statistics, and its dtype.
+    kinds = {"weight": build.weight, "bias": build.bias}
+    if op.modulated:
+        kinds = {"scale": dtype, "shift": dtype}
+
+    def place(a: Any, block: Any, thread: Any) -> Place:
+        """Where ``thread`` of ``block`` is."""
+        rank = block % config.cluster if config.cluster > 1 else 0
+        row = T.cast(block // config.cluster, "int64") * config.rows
+        lane = thread
+        if config.rows > 1:
+            row, lane = row + thread // config.lanes, thread % config.lanes
+        base = row * n
+        phase = T.cast(base % config.vector, "int32") if config.phased else 0
+        return Place(
+            row=row, m=a.m, base=base, phase=phase, rank=rank, lane=lane, thread=thread, a=a
+        )
+
+    def columns(names: Any, count: int, at: Place) -> list[Any]:
+        """Registers for ``count`` accesses of each tensor of ``names`` that there is."""
+        found = []
+        for name, kind in names.items():
+            if kind is not None:
+                base = at.row // getattr(at.a, f"{name}_rows") * n if op.modulated else T.int64(0)
+                line = Line(tensor=getattr(at.a, name), base=base, kind=kind, own_phase=True)
+                buffer = T.alloc_local((count, config.vector), kind)
+                found.append(SimpleNamespace(name=name, line=line, buffer=buffer))
+        return found
+
+    def state(count: int, at: Place) -> Any:
+        """What a thread keeps of its row, with registers for ``count`` accesses at a time."""
+        return SimpleNamespace(
+            a=at.a,
+            other=T.alloc_local((count if op.added else 1, config.vector), dtype),
+            values=T.alloc_local((config.vector,), "float32"),
+            columns=columns(kinds, count, at),
+            gates=columns({"gate": dtype if op.gated else None}, count, at),
+            mean=T.alloc_local((1,), "float32"),
+            low=T.alloc_local((1,), "float32"),
+            # The sum of squares, then what they make of it.
+            factor=T.alloc_local((1,), "float32"),
+            distance=T.alloc_local((1,), "float32"),
+            cells=T.alloc_local((1,), "float32"),
+            largest=T.alloc_local((1,), "float32"),
+            box=T.alloc_shared((stats.kinds, config.rows, stats.parts), "float32"),
+            largest_box=T.alloc_shared((1, config.rows, stats.parts), "float32"),
+        )
+
+    @T.macro
+    def begin(s):
+        s.factor[0] = 0.0
+        s.distance[0] = 0.0
+        s.largest[0] = 0.0
+
+    @T.macro
+    def begin_mean(s, held, count, at):
+        """What distances are taken from: the mean of the warp's first ``count`` accesses."""
+        if layer:
+            s.mean[0] = 0.0
+            stats.add_up(held, count, s.mean)
+            s.cells[0] = stats.elements(at, count)
+            stats.warp_mean(s.mean, s.cells)
+
+    @T.macro
+    def add(s, held, count, at, i):
+        """Add up squares, or distances and their squares, of ``count`` accesses from i on."""
+        if layer:
+            stats.add_distances(held, count, s.mean, s.distance, s.factor, at, i)
+        else:
+            stats.add_squares(held, count, s.factor)
+
+    @T.macro
+    def end(s, at):
+        """The row's mean and factor, which all its threads agree on."""
+        if layer:
+            s.cells[0] = stats.elements(at, config.accesses(n))
+            stats.join(s.mean, s.distance, s.factor, s.cells, s.low, s.box, at, at.a.eps)
+        else:
+            stats.reciprocal_rms(s.factor, s.box, at, at.a.eps)
+
+    @T.macro
+    def normalize(s, held, k):
+        """values = held[k], normalized, and scaled and shifted by the columns."""
+        values = s.values
+        for v in T.unroll(config.vector):
+            if layer:
+                values[v] = (T.cast(held[k, v], "float32") - s.mean[0]) * s.factor[0] - s.low[
+                    0
+                ] * s.factor[0]
+            else:
+                values[v] = T.cast(held[k, v], "float32") * s.factor[0]
+        for column in s.columns:
+            for v in T.unroll(config.vector):
+                operand = T.cast(column.buffer[k, v], "float32")
+                if column.name == "weight":
+                    values[v] = values[v] * (operand + s.a.offset if build.offset else operand)
+                elif column.name == "scale":
+                    values[v] = values[v] * (1.0 + operand)
+                else:
+                    values[v] = values[v] + operand
+
+    @T.macro
+    def find_largest(s, held, count, at, i):
+        """largest = that of it and of the magnitudes of ``count`` accesses of the result."""
+        for k in move.counted(count):
+            normalize(s, held, k)
+            for v in T.unroll(config.vector):
+                if move.whole(i + k if isinstance(i, int) else i):
+                    s.largest[0] = T.call_extern(
+                        "float32", "rows::larger", s.largest[0], T.abs(s.values[v])
+                    )
+                else:
+                    if move.has(at, i + k, v):
+                        s.largest[0] = T.call_extern(
+                            "float32", "rows::larger", s.largest[0], T.abs(s.values[v])
+                        )
+
+    @T.macro
+    def choose_scale(s, at):
+        """largest = the row's scale, which is written."""
+        stats.over_row_largest(s.largest, s.largest_box, at)
+        # Comparisons that a NaN fails, so that it stays.
+        if build.bounded:
+            s.largest[0] = T.if_then_else(s.largest[0] > at.a.bound, at.a.bound, s.largest[0])
+        s.largest[0] = T.if_then_else(s.largest[0] < 1.0 / 512, 1.0 / 512, s.largest[0]) / 448.0
+        if at.lane == 0 and at.rank == 0 and at.row < at.m:
+            T.call_extern(
+                "handle", "rows::put<4, 0>", at.a.row_scale + at.row * 4, T.address_of(s.largest[0])
+            )
+
+    @T.macro
+    def write(s, held, count, at, i):
+        """``count`` accesses of the result, from access i on."""
+        for k in move.counted(count):
+            normalize(s, held, k)
+            if op.quantized:
+                for v in T.unroll(config.vector):
+                    s.values[v] = s.values[v] / s.largest[0]
+            move.write_rows(s.values, at, i + k)
+
+    return SimpleNamespace(
+        move=move,
+        layer=layer,
+        place=place,
+        state=state,
+        begin=begin,
+        begin_mean=begin_mean,
+        add=add,
+        end=end,
+        find_largest=find_largest,
+        choose_scale=choose_scale,
+        write=write,
+    )

@@ -1,0 +1,63 @@
+"""Rows that are held in registers, as a TileLang program."""
+
+from typing import Any
+
+from tileops.norm.rows.configs import Build, RowConfig
+from tileops.norm.rows.ops import RowOp
+from tileops.norm.rows.programs.device import SOURCE
+from tileops.norm.rows.programs.parts import parts
+
+__all__ = ["rows_in_registers"]
+
+
+def rows_in_registers(op: RowOp, build: Build, config: RowConfig) -> Any:
+    """A row in one block, or in one cluster of blocks; short rows share a block, or a warp."""
+    import tilelang.language as T
+
+    part = parts(op, build, config)
+    move = part.move
+    count = config.accesses(build.n)
+
+    @T.macro
+    def body(a):
+        with T.Kernel(
+            T.ceildiv(a.m, config.rows) * config.cluster,
+            threads=config.lanes * config.rows,
+            cluster_dims=config.cluster,
+            prelude=SOURCE,
+        ) as block:
+            if config.blocks_per_sm > 1:
+                T.annotate_min_blocks_per_sm(config.blocks_per_sm)
+            at = part.place(a, block, T.get_thread_binding())
+            held = T.alloc_local((count, config.vector), build.dtype)
+            s = part.state(count, at)
+
+            if config.cluster > 1:
+                # Awaited before anything is sent: by then every block of the cluster runs.
+                T.call_extern("handle", "rows::cluster_arrive")
+            move.read_rows(held, s.other, count, at, 0)
+            move.read_columns(s.gates, count, at, 0)
+            if config.early:
+                move.read_columns(s.columns, count, at, 0)
+            move.add_rows(held, s.other, s.gates, count, at, 0)
+            part.begin(s)
+            part.begin_mean(s, held, count, at)
+            if part.layer:
+                move.keep_packed(held, count, build.dtype, s.mean)
+            part.add(s, held, count, at, 0)
+            if config.cluster > 1:
+                T.call_extern("handle", "rows::cluster_wait")
+            part.end(s, at)
+            move.keep_packed(held, count, build.dtype, s.factor)
+            if config.early:
+                for column in s.columns:
+                    move.keep_packed(column.buffer, count, column.line.kind, s.factor)
+            if not config.early:
+                move.read_columns(s.columns, count, at, 0)
+            if op.quantized:
+                part.find_largest(s, held, count, at, 0)
+                part.choose_scale(s, at)
+                move.keep_packed(held, count, build.dtype, s.largest)
+            part.write(s, held, count, at, 0)
+
+    return body

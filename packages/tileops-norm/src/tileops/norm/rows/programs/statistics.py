@@ -1,0 +1,187 @@
+"""A row's statistics, from what its threads hold, as TileLang macros.
+
+Every thread of a row gets the same bits: what its warps found is added up in one order.
+
+For layer normalization no sum of squares is subtracted from another. Each warp takes the mean of
+its elements, or where it reads them but once of the first of them, then the sum of the distances
+from it and of their squares, and the warps' findings are joined by the formula of Chan, Golub and
+LeVeque. The sum of the distances corrects the mean, which is so known to twice float32's digits: a
+mean that is large beside the variance costs no digits of y. Nor does a first part whose mean is
+far from the rest's: that distance is a part of the variance itself. Where a warp's first part is
+one ``k``-th of what it has, its sum of squares is at most ``k`` times what is left of it.
+"""
+
+from types import SimpleNamespace
+from typing import Any
+
+from tileops.norm.rows.configs import Config
+from tileops.norm.rows.ops import RowOp
+
+__all__ = ["statistics"]
+
+
+def statistics(op: RowOp, n: int, config: Config, moves: Any) -> Any:
+    """Macros for rows of ``n``; ``at`` is a Place."""
+    import tilelang.language as T
+
+    lanes, vector = config.lanes, config.vector
+    warps = max(lanes // 32, 1)
+    parts = warps * config.cluster
+    accesses = config.accesses(n)
+    full = accesses * min(lanes, 32) * vector
+
+    @T.macro
+    def over_lanes(value):
+        """value[0] = its sum over the lanes of a warp that hold one row."""
+        for k in T.unroll(min(lanes, 32).bit_length() - 1):
+            value[0] += T.shfl_xor(value[0], 1 << k)
+
+    @T.macro
+    def share(box, values, at):
+        """box[kind, row, part] = values[kind] of every warp of the row, in all of its blocks."""
+        if config.cluster > 1:
+            part = at.rank * warps + at.thread // 32
+            if at.thread % 32 < config.cluster:
+                for kind in tuple(range(len(values))):
+                    T.call_extern(
+                        "handle",
+                        "rows::send",
+                        T.address_of(box[kind, 0, part]),
+                        at.thread % 32,
+                        values[kind][0],
+                    )
+            T.call_extern("handle", "rows::cluster_arrive")
+            T.call_extern("handle", "rows::cluster_wait")
+        else:
+            if at.thread % 32 == 0:
+                for kind in tuple(range(len(values))):
+                    box[kind, at.thread // lanes, at.lane // 32] = values[kind][0]
+            T.sync_threads()
+
+    @T.macro
+    def over_parts(total, box, kind, at):
+        """total[0] = the sum of what all warps of the row found."""
+        total[0] = 0.0
+        for k in T.unroll(parts):
+            total[0] += box[kind, at.thread // lanes, k]
+
+    # Root mean square: total is a thread's sum of squares, at last 1 / sqrt(mean + eps).
+
+    @T.macro
+    def add_squares(held, count, total):
+        """total += sum of held**2, one partial sum an access to shorten the chain of additions."""
+        part = T.alloc_local((1,), "float32")
+        for k in T.unroll(count):
+            part[0] = 0.0
+            for v in T.unroll(vector):
+                part[0] += T.cast(held[k, v], "float32") * T.cast(held[k, v], "float32")
+            total[0] += part[0]
+
+    @T.macro
+    def reciprocal_rms(total, box, at, eps):
+        over_lanes(total)
+        if parts > 1:
+            share(box, (total,), at)
+            over_parts(total, box, 0, at)
+        total[0] = T.rsqrt(total[0] / n + eps)
+
+    # Layer normalization: mean and scale are what every element is shifted and multiplied by.
+
+    @T.macro
+    def add_up(held, count, total):
+        """total += sum of held."""
+        part = T.alloc_local((1,), "float32")
+        for k in T.unroll(count):
+            part[0] = 0.0
+            for v in T.unroll(vector):
+                part[0] += T.cast(held[k, v], "float32")
+            total[0] += part[0]
+
+    def elements(at: Any, count: int) -> Any:
+        """How many elements of the row the thread's warp has in its first accesses, as float32."""
+        if moves.whole(count - 1) and not config.phased:
+            return T.float32(count * min(lanes, 32) * vector)
+        found = T.int32(0)
+        warp = at.lane // 32 * 32 if lanes > 32 else 0
+        for i in range(count):
+            first = at.rank * moves.slice_size + (i * lanes + warp) * vector - at.phase
+            last = T.min(first + min(lanes, 32) * vector, n)
+            found = found + T.max(last - T.max(first, 0), 0)
+        return T.cast(found, "float32")
+
+    @T.macro
+    def warp_mean(total, cells):
+        """total = the mean of what the warp added up, ``cells`` elements."""
+        over_lanes(total)
+        total[0] = total[0] / T.max(cells[0], 1.0)
+
+    @T.macro
+    def add_distances(held, count, mean, distance, square, at, i):
+        """distance += sum of held - mean, square += sum of its square."""
+        part = T.alloc_local((2,), "float32")
+        gap = T.alloc_local((1,), "float32")
+        for k in moves.counted(count):
+            part[0] = 0.0
+            part[1] = 0.0
+            for v in T.unroll(vector):
+                gap[0] = T.cast(held[k, v], "float32") - mean[0]
+                if not moves.whole(i + k):
+                    gap[0] = T.if_then_else(moves.has(at, i + k, v), gap[0], 0.0)
+                part[0] += gap[0]
+                part[1] += gap[0] * gap[0]
+            distance[0] += part[0]
+            square[0] += part[1]
+
+    @T.macro
+    def join(mean, distance, square, cells, low, box, at, eps):
+        """mean + low = the row's mean, square = 1 / sqrt(variance + eps)."""
+        over_lanes(distance)
+        over_lanes(square)
+        if parts > 1:
+            gap = T.alloc_local((1,), "float32")
+            held = T.alloc_local((1,), "float32")
+            row = at.thread // lanes
+            found = (mean, distance, square)
+            share(box, found if moves.even else (*found, cells), at)
+            mean[0] = 0.0
+            for k in T.unroll(parts):
+                mean[0] += box[0, row, k] * (full if moves.even else box[3, row, k])
+            mean[0] = mean[0] / n
+            distance[0] = 0.0
+            square[0] = 0.0
+            for k in T.unroll(parts):
+                held[0] = T.float32(full) if moves.even else box[3, row, k]
+                gap[0] = box[0, row, k] - mean[0]
+                distance[0] += box[1, row, k] + held[0] * gap[0]
+                square[0] += box[2, row, k] + gap[0] * (2.0 * box[1, row, k] + held[0] * gap[0])
+        low[0] = distance[0] / n
+        # Rounding may leave a constant row's variance just below zero; NaN stays NaN.
+        square[0] = square[0] - low[0] * distance[0]
+        square[0] = T.rsqrt(T.if_then_else(square[0] < 0.0, 0.0, square[0]) / n + eps)
+
+    @T.macro
+    def over_row_largest(value, box, at):
+        """value[0] = the largest over all threads of the row; NaN where there is one."""
+        for k in T.unroll(min(lanes, 32).bit_length() - 1):
+            value[0] = T.call_extern(
+                "float32", "rows::larger", value[0], T.shfl_xor(value[0], 1 << k)
+            )
+        if parts > 1:
+            share(box, (value,), at)
+            for k in T.unroll(parts):
+                value[0] = T.call_extern(
+                    "float32", "rows::larger", value[0], box[0, at.thread // lanes, k]
+                )
+
+    return SimpleNamespace(
+        parts=parts,
+        kinds=1 if op.statistics == "rms" else 3 if moves.even else 4,
+        add_squares=add_squares,
+        reciprocal_rms=reciprocal_rms,
+        add_up=add_up,
+        elements=elements,
+        warp_mean=warp_mean,
+        add_distances=add_distances,
+        join=join,
+        over_row_largest=over_row_largest,
+    )

@@ -1,0 +1,141 @@
+"""Rows that are not, or not all, held in registers, as a TileLang program."""
+
+from typing import Any
+
+from tileops.norm.rows.configs import HINTS, ITEMSIZE, Build, WideConfig
+from tileops.norm.rows.ops import RowOp
+from tileops.norm.rows.programs.device import SOURCE
+from tileops.norm.rows.programs.parts import parts
+
+__all__ = ["wide_rows"]
+
+
+def wide_rows(op: RowOp, build: Build, config: WideConfig) -> Any:
+    """A row in one block, or in one cluster: part in registers, part in shared memory, or neither.
+
+    What is in neither is read again for each further pass, from the caches where they still have
+    it. Each thread reads back only what it stored or fetched itself, so shared memory needs no
+    barrier of its own.
+    """
+    import tilelang.language as T
+
+    dtype = build.dtype
+    threads, vector, unroll = config.threads, config.vector, config.unroll
+    part = parts(op, build, config)
+    move = part.move
+    first, chunks = config.in_registers, config.in_shared // unroll
+    rest = config.streamed(build.n) // unroll
+    asynchronous = (
+        config.asynchronous and not op.added and not config.phased and vector * ITEMSIZE[dtype] >= 4
+    )
+
+    @T.macro
+    def take(s, moving, i, at):
+        """moving = accesses i to i + unroll, added up and written where there is a residual."""
+        move.read_rows(moving, s.other, unroll, at, i)
+        move.read_columns(s.gates, unroll, at, i)
+        move.add_rows(moving, s.other, s.gates, unroll, at, i)
+
+    @T.macro
+    def fetch(stash, at):
+        """Ask for all of the row that goes to shared memory, and wait."""
+        for c in T.serial(chunks):
+            for u in T.unroll(unroll):
+                if move.inside(at, first + c * unroll + u):
+                    T.call_extern(
+                        "handle",
+                        f"rows::fetch<{vector * ITEMSIZE[dtype]}, {HINTS.index(config.load)}>",
+                        T.address_of(stash[c, u, at.thread, 0]),
+                        move.address(at, first + c * unroll + u),
+                    )
+        T.call_extern("handle", "rows::await_fetched")
+
+    @T.macro
+    def take_back(stash, c, moving, at):
+        """moving = what was stored, or fetched: zeros outside of the row."""
+        for u in T.unroll(unroll):
+            if not asynchronous or move.inside(at, first + c * unroll + u):
+                for v in T.vectorized(vector):
+                    moving[u, v] = stash[c, u, at.thread, v]
+            else:
+                for v in T.vectorized(vector):
+                    moving[u, v] = T.cast(0, dtype)
+
+    @T.macro
+    def again(visit, s, held, moving, stash, at):
+        """visit(s, some accesses, at, the first of them), for all of the row."""
+        for c in T.serial(rest):
+            i = first + (chunks + (rest - 1 - c if config.backwards else c)) * unroll
+            move.read_again(moving, unroll, at, i)
+            visit(s, moving, at, i)
+        for c in T.serial(chunks):
+            take_back(stash, c, moving, at)
+            visit(s, moving, at, first + c * unroll)
+        for c in tuple(range(first // unroll)):
+            for u in T.unroll(unroll):
+                for v in T.vectorized(vector):
+                    moving[u, v] = held[c * unroll + u, v]
+            visit(s, moving, at, c * unroll)
+
+    @T.macro
+    def find_largest(s, moving, at, i):
+        move.read_columns(s.columns, unroll, at, i)
+        part.find_largest(s, moving, unroll, at, i)
+
+    @T.macro
+    def write(s, moving, at, i):
+        move.read_columns(s.columns, unroll, at, i)
+        part.write(s, moving, unroll, at, i)
+
+    @T.macro
+    def body(a):
+        with T.Kernel(
+            a.m * config.cluster, threads=threads, cluster_dims=config.cluster, prelude=SOURCE
+        ) as block:
+            if config.blocks_per_sm > 1:
+                T.annotate_min_blocks_per_sm(config.blocks_per_sm)
+            at = part.place(a, block, T.get_thread_binding())
+            held = T.alloc_local((max(first, 1), vector), dtype)
+            moving = T.alloc_local((unroll, vector), dtype)
+            stash = T.alloc_shared((max(chunks, 1), unroll, threads, vector), dtype)
+            s = part.state(unroll, at)
+
+            if config.cluster > 1:
+                # Awaited before anything is sent: by then every block of the cluster runs.
+                T.call_extern("handle", "rows::cluster_arrive")
+            part.begin(s)
+            for c in tuple(range(first // unroll)):
+                take(s, moving, c * unroll, at)
+                for u in T.unroll(unroll):
+                    for v in T.vectorized(vector):
+                        held[c * unroll + u, v] = moving[u, v]
+                if c == 0:
+                    part.begin_mean(s, moving, unroll, at)
+                part.add(s, moving, unroll, at, c * unroll)
+            if asynchronous:
+                fetch(stash, at)
+            for c in T.serial(chunks):
+                if asynchronous:
+                    take_back(stash, c, moving, at)
+                else:
+                    take(s, moving, first + c * unroll, at)
+                    for u in T.unroll(unroll):
+                        for v in T.vectorized(vector):
+                            stash[c, u, at.thread, v] = moving[u, v]
+                if first == 0 and c == 0:
+                    part.begin_mean(s, moving, unroll, at)
+                part.add(s, moving, unroll, at, first + c * unroll)
+            for c in T.serial(rest):
+                take(s, moving, first + (chunks + c) * unroll, at)
+                if first == 0 and chunks == 0 and c == 0:
+                    part.begin_mean(s, moving, unroll, at)
+                part.add(s, moving, unroll, at, first + (chunks + c) * unroll)
+            if config.cluster > 1:
+                T.call_extern("handle", "rows::cluster_wait")
+            part.end(s, at)
+            if op.quantized:
+                again(find_largest, s, held, moving, stash, at)
+                part.choose_scale(s, at)
+            again(write, s, held, moving, stash, at)
+
+    return body
