@@ -13,7 +13,12 @@ from tileops.manifest.checks.accept import compile_schema
 from tileops.manifest.checks.grammar import expressions_of
 from tileops.manifest.checks.schema import load_schema
 
-SCHEMAS = ["op.schema.json", "manifest-export.schema.json", "bench-report.schema.json"]
+SCHEMAS = [
+    "op.schema.json",
+    "manifest-export.schema.json",
+    "bench-report.schema.json",
+    "contract-report.schema.json",
+]
 
 
 def subschemas(schema: Any, path: str = "#") -> Iterator[tuple[str, dict[str, Any]]]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 
+from tileops.core.bench import correct
 from tileops.core.bench.baselines import Baseline, baselines_of, register_baseline
 from tileops.core.bench.correct import judge, run_once, truth_of
 from tileops.core.bench.inputs import call_bytes, make_arguments
+from tileops.core.contract import cases
 from tileops.core.errors import BenchError, DefinitionError
 from tileops.manifest.calls import Call, resolve
 
@@ -52,6 +55,17 @@ def verdict(ops: ModuleType, function: Any, slack: float = 1.0) -> str:
 
 def test_a_right_result_has_no_problem(ops: ModuleType) -> None:
     assert verdict(ops, ops.BenchScaleFwdOp(3.0)) == ""
+
+
+def test_an_oracle_may_give_its_results_by_name(
+    ops: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what is written beside the outputs, for which an entry has no tolerance."""
+    (case,) = [case for case in cases() if case.op is ops.BenchScaleFwdOp]
+    named = dataclasses.replace(case, oracle=lambda op, *, x: {"y": x * op.factor, "x": x})
+    monkeypatch.setattr(correct, "cases", lambda: [named])
+    assert verdict(ops, ops.BenchScaleFwdOp(3.0)) == ""
+    assert verdict(ops, lambda x: x * 3.0001).startswith("y against the reference: ")
 
 
 @pytest.mark.parametrize(

@@ -53,5 +53,5 @@ def run(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "PYTHONPATH": path, "TILEOPS_CACHE_DIR": str(site / "cache")},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )

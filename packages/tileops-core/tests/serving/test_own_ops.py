@@ -81,6 +81,7 @@ for run, words in (
     (main, "show SoftcapFwdOp"),
     (main, "doctor"),
     (main, "build --arch sm_90a --op SoftcapFwdOp"),
+    (main, "contract --family logits --device cpu"),
     (manifest.main, "validate"),
 ):
     out, err = io.StringIO(), io.StringIO()
@@ -183,6 +184,17 @@ def test_build_says_that_it_has_no_kernels_of_ours(commands: dict[str, Any]) -> 
     assert out.splitlines()[0] == (
         f"[1/1] SoftcapFwdOp sm_90a for gemma-2-9b-decode: not served: {text}"
     )
+
+
+def test_its_contract_holds_by_both_targets(commands: dict[str, Any]) -> None:
+    """Every check: in this process, and in fresh ones, which find the package as this one does."""
+    code, out, err = commands["contract"]
+    assert code == 0, out + err
+    lines = out.splitlines()
+    assert "SoftcapFwdOp-float32 on cpu by reference: 17 held, 2 not applicable" in lines
+    assert "SoftcapFwdOp-float32 on cpu by acme: 12 held, 2 not applicable" in lines
+    for check in ("second-process", "export"):
+        assert any(line.split()[:2] == [check, "1"] for line in lines)
 
 
 def test_its_entry_is_validated_against_its_class(commands: dict[str, Any], tmp_path: Path) -> None:

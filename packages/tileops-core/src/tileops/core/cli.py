@@ -11,7 +11,7 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns 0, or 1 where what was asked for is not there or is wrong."""
+    """Runs the command line; 0, or another where what was asked for is not there or is wrong."""
     parser = argparse.ArgumentParser(prog="tileops", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     show = commands.add_parser("show", help="describe an op that is installed")
@@ -43,6 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--jobs", metavar="N", type=_positive, default=1, help="processes; default 1"
     )
     _bench_arguments(commands.add_parser("bench", help="measure the ops on their workloads"))
+    _contract_arguments(
+        commands.add_parser("contract", help="check that the ops keep to what compilers rely on")
+    )
     cache = commands.add_parser("cache", help="show the kernel store: its folder and its size")
     cache.add_argument("--clear", action="store_true", help="remove every stored kernel")
     arguments = parser.parse_args(argv)
@@ -52,6 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _build(arguments)
     if arguments.command == "bench":
         return _bench(arguments)
+    if arguments.command == "contract":
+        return _contract(arguments)
     if arguments.command == "cache":
         return _cache(clear=arguments.clear)
     return _ops() if arguments.command == "ops" else _doctor()
@@ -160,6 +165,62 @@ def _bench(arguments: argparse.Namespace) -> int:
             profile=arguments.profile,
             measures=arguments.measure,
             rounds=arguments.rounds,
+        )
+    )
+
+
+def _contract_arguments(contract: argparse.ArgumentParser) -> None:
+    for word, what in (("op", "OP"), ("family", "FAMILY")):
+        contract.add_argument(
+            f"--{word}",
+            metavar=what,
+            nargs="+",
+            default=[],
+            help=f"only these; default: every {word}",
+        )
+    contract.add_argument(
+        "--target",
+        metavar="TARGET",
+        nargs="+",
+        default=[],
+        help="only these; default: every target that serves a case",
+    )
+    contract.add_argument(
+        "--device",
+        metavar="DEVICE",
+        nargs="+",
+        default=[],
+        help="default: the CPU, and the first card",
+    )
+    contract.add_argument(
+        "--isolate", action="store_true", help="give each case processes of its own"
+    )
+    contract.add_argument("--json", metavar="FILE", type=Path, help="write the report there")
+    contract.add_argument(
+        "--junit", metavar="FILE", type=Path, help="write the report there as JUnit XML"
+    )
+    contract.add_argument(
+        "--compare", metavar="OLD.json", type=Path, help="say what changed since that report"
+    )
+    contract.add_argument(
+        "--seed", metavar="N", type=int, help="of the random inputs; default: a new one"
+    )
+
+
+def _contract(arguments: argparse.Namespace) -> int:
+    from tileops.core.choice import Choice
+    from tileops.core.contract.command import Options, contract
+
+    return contract(
+        Options(
+            Choice(arguments.op, arguments.family),
+            targets=arguments.target,
+            devices=arguments.device,
+            isolate=arguments.isolate,
+            json=arguments.json,
+            junit=arguments.junit,
+            old=arguments.compare,
+            seed=arguments.seed,
         )
     )
 

@@ -11,6 +11,7 @@ __all__ = [
     "ArgumentError",
     "BenchError",
     "CaptureError",
+    "ContractError",
     "DefinitionError",
     "FamilyError",
     "GradientError",
@@ -65,6 +66,10 @@ class GradientError(TileOpsError, RuntimeError):
 
 class KeyLookupError(TileOpsError, LookupError):
     """An operator was called with a key that describes no instance this process can make."""
+
+
+class ContractError(TileOpsError, AssertionError):
+    """A check of the contracts does not hold; the message begins with the check's name."""
 
 
 class BenchError(TileOpsError, RuntimeError):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
 from tileops.core.dtypes import dtype_name
 
-__all__ = ["GraphRecorder", "assert_close_to_oracle", "to_float64"]
+__all__ = ["GraphRecorder", "assert_close_to_oracle", "poisoned", "to_float64"]
 
 
 class GraphRecorder:
@@ -67,3 +68,19 @@ def assert_close_to_oracle(op: Any, name: str, actual: torch.Tensor, oracle: tor
             )
             return
     raise AssertionError(f"{type(op).__name__}: the entry has no tolerance for {name} in {dtype}")
+
+
+@contextlib.contextmanager
+def poisoned() -> Iterator[None]:
+    """Inside, memory that is allocated is filled with NaN first: what is not written shows."""
+    mode = torch.get_deterministic_debug_mode()
+    fill: Any = torch.utils.deterministic
+    before = fill.fill_uninitialized_memory
+    # Operators that have no deterministic form are none of a check's business.
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    fill.fill_uninitialized_memory = True
+    try:
+        yield
+    finally:
+        torch.set_deterministic_debug_mode(mode)
+        fill.fill_uninitialized_memory = before

@@ -1,10 +1,11 @@
-"""The contract registry: every op with a compile boundary proves that it compiles cold.
+"""The contract registry, and the checks of what is registered.
 
 A family registers a case for each of its ops in the module that its entry point of the group
 ``tileops.contracts`` names; :func:`load_contracts` finds those of all installed families.
+``tileops contract`` and the pytest plugin make every check of every case.
 """
 
-from tileops.core.contract.checks import check_cold_compile
+from tileops.core.contract.cold import check_cold_compile
 from tileops.core.contract.registry import (
     CompileCase,
     cases,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -35,7 +35,17 @@ class CompileCase:
             optional input that the case leaves out is not among them.
         oracle: the op's formula in float64, independent of the op's reference: takes the op and
             the arguments by name, in float64 where they are floating, on the CPU or, in a
-            benchmark, on the card; and returns the outputs in order, on the same device.
+            benchmark, on the card; and returns the outputs in order, on the same device, or a
+            mapping of them by name. A mapping may also hold what the call writes into an input
+            that no output is.
+        nodes: the operators that the compiled graph holds, each as often as it is called there.
+            None is what the entry says: one of the op's own for an op with a boundary, those of
+            the sub-ops for a composite, none for an op without call-time tensors.
+        rows: the dim whose size the checks of zero rows and of dynamic sizes change: the call
+            stays valid where rows are left out or repeated in every tensor that has the dim. None
+            is the first dim of the first tensor, where it is plain from the entry that this holds.
+        sized: makes the arguments, as ``inputs`` does, with a given number of rows, for a call
+            where leaving rows out or repeating them does not do.
     """
 
     op: type[Op]
@@ -43,14 +53,25 @@ class CompileCase:
     params: Mapping[str, Any]
     inputs: Callable[[torch.device, torch.Generator], dict[str, Any]]
     oracle: Callable[..., Any]
+    nodes: Sequence[str] | None = None
+    rows: str | None = None
+    sized: Callable[[torch.device, torch.Generator, int], dict[str, Any]] | None = None
 
     @property
     def name(self) -> str:
         return f"{self.op.__name__}-{self.label}"
 
-    def make(self, **options: Any) -> Op:
-        """A new instance of the op, which has built nothing."""
-        return self.op(**self.params, **options)
+    def make(self, device: torch.device | None = None, **options: Any) -> Op:
+        """A new instance of the op, which has built nothing.
+
+        A param that is a device, and that the case leaves out, is ``device``.
+        """
+        params = dict(self.params)
+        if device is not None:
+            for param in self.op.entry.signature.params:
+                if param.type == "device":
+                    params.setdefault(param.name, device)
+        return self.op(**params, **options)
 
 
 _cases: dict[str, CompileCase] = {}
