@@ -10,6 +10,7 @@ import torch
 
 from tileops.core import Op
 from tileops.core.contract import CompileCase, register
+from tileops.positional.alibi import AlibiFwdOp
 from tileops.positional.fused_qk_norm_rope import FusedQKNormRoPEFwdOp
 from tileops.positional.rope import (
     RoPECacheFwdOp,
@@ -19,6 +20,7 @@ from tileops.positional.rope import (
     RoPEMultimodalFwdOp,
     RoPEYaRNFwdOp,
 )
+from tileops.positional.sinusoidal import SinusoidalFwdOp
 
 __all__: list[str] = []
 
@@ -107,11 +109,10 @@ def _cache_oracle(
     cos_sin_cache: torch.Tensor,
     k: torch.Tensor | None = None,
 ) -> Any:
-    rows = [
-        cos_sin_cache[p] if 0 <= p < len(cos_sin_cache) else cos_sin_cache[0] * math.nan
-        for p in position_ids.flatten().tolist()
-    ]
-    found = torch.stack(rows).unflatten(0, position_ids.shape)
+    # A row of NaN at the end, for every position that is out of the table.
+    rows = torch.cat([cos_sin_cache, cos_sin_cache.new_full((1, cos_sin_cache.shape[1]), math.nan)])
+    inside = (position_ids >= 0) & (position_ids < len(cos_sin_cache))
+    found = rows[torch.where(inside, position_ids.long(), len(cos_sin_cache))]
     return _turn_all(op, q, k, torch.complex(*found.chunk(2, -1)))
 
 
@@ -135,6 +136,24 @@ def _multimodal_oracle(
         parts.append(angles[row, ..., i])
     angle = torch.stack(parts, -1)
     return _turn_all(op, q, k, torch.polar(torch.ones_like(angle), angle))
+
+
+def _alibi_oracle(op: AlibiFwdOp) -> torch.Tensor:
+    power = 2 ** math.floor(math.log2(op.num_heads))
+    own = [2 ** (-8 * n / power) for n in range(1, power + 1)]
+    between = [2 ** (-8 * n / (2 * power)) for n in range(1, 2 * power + 1, 2)]
+    slopes = torch.tensor([*own, *between][: op.num_heads], dtype=torch.float64)
+    place = torch.arange(op.seq_len, dtype=torch.float64)
+    return -slopes[:, None, None] * torch.cdist(place[:, None], place[:, None])
+
+
+def _sinusoidal_oracle(op: SinusoidalFwdOp) -> torch.Tensor:
+    pairs = op.d_model // 2
+    place = torch.arange(op.seq_len, dtype=torch.float64)
+    angle = torch.outer(place, op.base ** (-torch.arange(pairs, dtype=torch.float64) / pairs))
+    turned = torch.polar(torch.ones_like(angle), angle)
+    table = torch.stack([turned.imag, turned.real], -1 if op.interleaved else -2)
+    return table.flatten(-2)
 
 
 def _fused_oracle(
@@ -175,6 +194,7 @@ def _case(
     oracle: Callable[..., Any],
     *,
     positions: tuple[int, int] = (0, 1),
+    rows: str | None = None,
     **dtypes: torch.dtype,
 ) -> None:
     """Inputs of these shapes: normal numbers, and ``position_ids`` in the range ``positions``."""
@@ -190,7 +210,7 @@ def _case(
                 found[name] = drawn.to(dtypes.get(name, dtype))
         return found
 
-    register(CompileCase(op, label, params, inputs, oracle))
+    register(CompileCase(op, label, params, inputs, oracle, rows=rows))
 
 
 _Q, _K = (2, 5, 6, 32), (2, 5, 2, 32)
@@ -204,6 +224,7 @@ _case(
     torch.bfloat16,
     _rope_oracle(_plain),
     positions=(0, 40000),
+    rows="B",
 )
 _case(
     RoPEFwdOp,
@@ -213,6 +234,7 @@ _case(
     torch.float16,
     _rope_oracle(_plain),
     positions=(-9, 9),
+    rows="S",
     position_ids=torch.int32,
 )
 _case(
@@ -223,6 +245,7 @@ _case(
     torch.bfloat16,
     _rope_oracle(_llama31),
     positions=(0, 131072),
+    rows="S",
 )
 _case(
     RoPEYaRNFwdOp,
@@ -232,6 +255,7 @@ _case(
     torch.float32,
     _rope_oracle(_yarn, 0.1 * math.log(32) + 1),
     positions=(0, 131072),
+    rows="S",
 )
 _FACTORS = [1 + i / 8 for i in range(16)]
 _case(
@@ -248,6 +272,7 @@ _case(
     torch.float16,
     _rope_oracle(_longrope, math.sqrt(1 + math.log(32) / math.log(4096))),
     positions=(0, 131072),
+    rows="B",
 )
 _case(
     RoPECacheFwdOp,
@@ -257,6 +282,7 @@ _case(
     torch.bfloat16,
     _cache_oracle,
     positions=(0, 9),
+    rows="B",
     cos_sin_cache=torch.float32,
 )
 _case(
@@ -267,6 +293,7 @@ _case(
     torch.float32,
     _cache_oracle,
     positions=(0, 9),
+    rows="S",
 )
 _case(
     RoPEMultimodalFwdOp,
@@ -276,6 +303,7 @@ _case(
     torch.bfloat16,
     _multimodal_oracle,
     positions=(0, 5000),
+    rows="B",
 )
 _case(
     RoPEMultimodalFwdOp,
@@ -285,6 +313,7 @@ _case(
     torch.float32,
     _multimodal_oracle,
     positions=(0, 5000),
+    rows="B",
 )
 
 _HEADS = {"num_heads_q": 4, "num_heads_k": 2, "num_heads_v": 2, "head_dim": 32}
@@ -306,6 +335,7 @@ _case(
     torch.float16,
     _fused_oracle,
     positions=(0, 40000),
+    rows="B",
     q_weight=torch.float32,
     k_weight=torch.float32,
 )
@@ -317,4 +347,31 @@ _case(
     torch.float32,
     _fused_oracle,
     positions=(0, 9),
+    rows="S",
+)
+
+_case(AlibiFwdOp, "float32", {"seq_len": 37, "num_heads": 12}, {}, torch.float32, _alibi_oracle)
+_case(
+    AlibiFwdOp,
+    "bfloat16",
+    {"seq_len": 64, "num_heads": 8, "dtype": torch.bfloat16},
+    {},
+    torch.bfloat16,
+    _alibi_oracle,
+)
+_case(
+    SinusoidalFwdOp,
+    "float32",
+    {"seq_len": 70, "d_model": 36},
+    {},
+    torch.float32,
+    _sinusoidal_oracle,
+)
+_case(
+    SinusoidalFwdOp,
+    "float16-halves",
+    {"seq_len": 33, "d_model": 64, "interleaved": False, "dtype": torch.float16},
+    {},
+    torch.float16,
+    _sinusoidal_oracle,
 )
