@@ -1,4 +1,4 @@
-"""The positional family's compile cases, and what its ops are measured against."""
+"""The positional family's compile cases; beside them, what its ops are measured against."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 
 from tileops.core import Op
 from tileops.core.contract import CompileCase, register
+from tileops.positional import baselines as _  # noqa: F401  # registers them
 from tileops.positional.alibi import AlibiFwdOp
 from tileops.positional.fused_qk_norm_rope import FusedQKNormRoPEFwdOp
 from tileops.positional.rope import (

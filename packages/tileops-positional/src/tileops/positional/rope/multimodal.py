@@ -66,8 +66,12 @@ class RoPEMultimodalFwdOp(RotaryOp):
     def forward(
         self, q: torch.Tensor, position_ids: torch.Tensor, k: torch.Tensor | None = None
     ) -> Any:
-        rotation = _rotation(self.mrope_section, self.base, self.interleaved_sections)
-        return self._rotate(q, k, position_ids, 2 * sum(self.mrope_section), rotation=rotation)
+        rotary_dim = 2 * sum(self.mrope_section)
+        return self._rotate(q, k, position_ids, rotary_dim, rotation=self.rotation())
+
+    def rotation(self) -> Rotation:
+        """The frequencies of the pairs, and the position that each goes by."""
+        return _rotation(self.mrope_section, self.base, self.interleaved_sections)
 
 
 @functools.lru_cache(maxsize=128)
