@@ -67,6 +67,7 @@ def attach(cls: type[Op], entry: Entry) -> None:
         _give_boundary(cls, entry)
     elif is_factory(entry):
         check_entry(entry)
+        cls._device_params = tuple(str(output.device) for output in entry.signature.outputs)
         cls._generated_source = source = generate_factory(entry)
         _give_methods(cls, _execute(cls, source, _namespace(entry)), GENERATED)
     # Last: a class whose operators are refused must not be found by a key.

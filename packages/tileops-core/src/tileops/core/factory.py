@@ -21,7 +21,7 @@ from tileops.core import planning
 from tileops.core.errors import DefinitionError, ParamError, TargetError
 from tileops.core.serve import CallContext, OutputSpec, current, serve
 from tileops.core.targets import REFERENCE
-from tileops.core.watch import not_compiled, traces
+from tileops.core.watch import default_device, not_compiled, traces
 
 if TYPE_CHECKING:
     from tileops.core.op import Op
@@ -67,14 +67,19 @@ def call_factory(op: Op) -> Any:
         return op.forward()
     if traces():
         return _call_traced(op)
-    specs = _specs(op)
-    if any(spec.device.type == "meta" for spec in specs):
-        with CallContext(op, REFERENCE, _named(op, specs), {}):
-            return op.forward()
-    key = (0, True, *(spec.device for spec in specs))
-    with not_compiled():
-        plan = op._plans.get(key)
-        return serve(op, 0, specs, (), key) if plan is None else plan(op)
+    devices = _devices(op)
+    key = (0, True, *devices)
+    plan = op._plans.get(key)
+    if plan is None:
+        specs = _specs(op, devices)
+        if any(device.type == "meta" for device in devices):
+            with CallContext(op, REFERENCE, specs, {}):
+                return op.forward()
+
+        def plan(op: Op) -> Any:
+            return serve(op, 0, list(specs.values()), (), key)
+
+    return not_compiled(plan, op)
 
 
 def traced_kernel(op: Op, interface: str, call: Any) -> Callable[..., Any]:
@@ -89,7 +94,7 @@ def output_device(op: Op) -> torch.device | None:
     traces, and means it to every function of PyTorch that makes a tensor.
     """
     if torch.compiler.is_dynamo_compiling():
-        device: torch.device | None = getattr(op, _device_params(op)[0])
+        device: torch.device | None = getattr(op, op._device_params[0])
         return device
     return next(iter(current(op).specs.values())).device
 
@@ -104,11 +109,10 @@ def place(entry: Entry, call: _CallT, device: torch.device | str) -> _CallT:
 def _call_traced(op: Op) -> Any:
     planner = planning.current_planner()
     if planner is not None:
-        meta = torch.device("meta")
-        specs = [OutputSpec(shape, dtype, meta) for shape, dtype, _ in op._infer()]
-        return planner.plan_factory(op, _named(op, specs))
+        meta = [torch.device("meta")] * len(op._device_params)
+        return planner.plan_factory(op, _specs(op, meta))
     _refuse_target(op)
-    with CallContext(op, REFERENCE, _named(op, _specs(op)), {}):
+    with CallContext(op, REFERENCE, _specs(op, _devices(op)), {}):
         return op.forward()
 
 
@@ -126,26 +130,21 @@ def _refuse_target(op: Op) -> None:
         )
 
 
-def _device_params(op: Op) -> Sequence[str]:
-    return [str(output.device) for output in type(op).entry.signature.outputs]
+def _devices(op: Op) -> list[torch.device]:
+    return [_concrete(op, name) for name in op._device_params]
 
 
-def _specs(op: Op) -> list[OutputSpec]:
-    return [
-        OutputSpec(shape, dtype, _concrete(type(op).__name__, name, device))
-        for name, (shape, dtype, device) in zip(_device_params(op), op._infer(), strict=True)
-    ]
-
-
-def _named(op: Op, specs: Sequence[OutputSpec]) -> dict[str, OutputSpec]:
+def _specs(op: Op, devices: Sequence[torch.device]) -> dict[str, OutputSpec]:
     names = (output.name for output in type(op).entry.signature.outputs)
-    return dict(zip(names, specs, strict=True))
+    return {
+        name: OutputSpec(shape, dtype, device)
+        for name, (shape, dtype, _), device in zip(names, op._infer(), devices, strict=True)
+    }
 
 
-def _concrete(op: str, param: str, device: torch.device | None) -> torch.device:
-    """The device that a tensor made on ``device`` reports: with an index where it has one."""
-    if device is None:
-        device = torch.get_default_device()
+def _concrete(op: Op, param: str) -> torch.device:
+    """The device that a tensor made on the param's device reports: with an index, if it has one."""
+    device: torch.device = getattr(op, param) or default_device()
     if device.index is not None or device.type in ("cpu", "meta"):
         return device
     if device.type == "cuda" and torch.cuda.is_initialized():
@@ -153,4 +152,6 @@ def _concrete(op: str, param: str, device: torch.device | None) -> torch.device:
     try:
         return torch.empty(0, device=device).device
     except (AssertionError, RuntimeError) as error:
-        raise ParamError(f"{op}: {param} is {str(device)!r}, which is not here: {error}") from error
+        raise ParamError(
+            f"{type(op).__name__}: {param} is {str(device)!r}, which is not here: {error}"
+        ) from error

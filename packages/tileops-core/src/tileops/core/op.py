@@ -49,6 +49,8 @@ class Op:
     _generated_source: ClassVar[str] = ""
     _argument_names: ClassVar[tuple[tuple[str, ...], ...]] = ((),)
 
+    _device_params: ClassVar[tuple[str, ...]] = ()
+
     # Generated, but for composites.
     _infer: ClassVar[Callable[..., tuple[Any, ...]]]
 

@@ -12,9 +12,8 @@ them for this purpose, and where one is missing every call goes through the disp
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -29,6 +28,7 @@ __all__ = [
     "TRACED",
     "UNTRACED",
     "UNWATCHED",
+    "default_device",
     "dispatcher_bypass",
     "not_compiled",
     "set_dispatcher_bypass",
@@ -171,9 +171,8 @@ def _function_mode() -> bool:
     return any(not isinstance(mode, DeviceContext) for mode in found)
 
 
-@contextlib.contextmanager
-def not_compiled() -> Iterator[None]:
-    """Keeps dynamo from compiling what runs inside, as ``torch.compiler.disable`` does.
+def not_compiled(function: Callable[..., Any], *arguments: Any) -> Any:
+    """``function(*arguments)``, kept from dynamo as ``torch.compiler.disable`` would.
 
     Where a graph breaks, dynamo compiles the functions that the rest calls one by one, each as if
     it had been asked for.
@@ -182,6 +181,16 @@ def not_compiled() -> Iterator[None]:
     set_callback = torch._C._dynamo.eval_frame.set_eval_frame
     callback = set_callback(None)
     try:
-        yield
+        return function(*arguments)
     finally:
         set_callback(callback)
+
+
+def default_device() -> torch.device:
+    """PyTorch's default device: the CPU, unless a function mode says another."""
+    if not _AVAILABLE or torch._C._len_torch_function_stack():
+        return torch.get_default_device()
+    return _CPU
+
+
+_CPU = torch.device("cpu")
