@@ -42,7 +42,8 @@ def main(arguments: list[str]) -> NoReturn:
         with one_at_a_time():
             install_hatch()
             environment = {**os.environ, **settings()}
-            create_work_environment(environment)
+            if wants_work_environment(command):
+                create_work_environment(environment)
     except subprocess.CalledProcessError as error:
         say(f"stopped: {' '.join(error.cmd)} ended with {error.returncode}")
         say(RESUME)
@@ -62,6 +63,17 @@ def hatch_command(arguments: list[str]) -> list[str] | None:
     if name in ("demo", "test"):
         return ["run", name, *rest]
     return rest if name == "hatch" and rest else None
+
+
+def wants_work_environment(command: list[str]) -> bool:
+    """Whether a hatch command runs in the work environment, with torch and the packages.
+
+    ``run build:all`` does not: hatch makes the small environment that it names.
+    """
+    name, *rest = command
+    words = [word for word in rest if not word.startswith(("+", "-"))] if name == "run" else []
+    environment, separator, _ = (words or [""])[0].partition(":")
+    return not separator or environment in ("", "default")
 
 
 def install_hatch() -> None:

@@ -3,6 +3,8 @@
 ``hatch run isolated:test`` runs this in an environment of each family's own, after
 ``hatch run build:all`` has filled ``dist/``. A family that leans on a sibling which it does not
 declare passes every test in the shared environment and fails here.
+
+``TILEOPS_TORCH`` names another version of torch than the one that the work environment pins.
 """
 
 from __future__ import annotations
@@ -10,73 +12,86 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from importlib.metadata import distributions
+from importlib.metadata import distributions as installed_distributions
 from pathlib import Path
 
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from tools import wheels
+from tools.workspace import ROOT, Distribution, closure, distributions, pinned
 
-ROOT = Path(__file__).resolve().parent.parent
+__all__ = ["main"]
 
 
 def main(family: str, pytest_arguments: list[str]) -> int:
-    """Install the family's wheels, check what came with them and run the family's tests."""
-    needed = closure(f"tileops-{family}")
-    wheels = [wheel(name) for name in needed]
-    # The same version may have been built anew since the last run.
-    again = [f"--reinstall-package={name}" for name in needed]
-    install = [os.environ["HATCH_UV"], "pip", "install", "--quiet", "--python", sys.executable]
-    subprocess.run([*install, *again, *map(str, wheels)], check=True)
+    """Install the family's wheels, check what came with them, run its tests and its contract."""
+    known = distributions()
+    needed = [known[name] for name in closure(family)]
+    install(needed)
+    names = {distribution.name for distribution in needed}
     found = installed()
-    if found != set(needed):
-        print(f"isolated: expected {sorted(needed)}, found {sorted(found)}", file=sys.stderr)
+    if found != names:
+        print(f"isolated: expected {sorted(names)}, found {sorted(found)}", file=sys.stderr)
         return 1
     print(f"isolated: tileops-{family} with {', '.join(sorted(found))}", flush=True)
-    tests = folder(f"tileops-{family}") / "tests"
-    return subprocess.call([sys.executable, "-m", "pytest", *pytest_arguments, tests], cwd=ROOT)
+    tests = known[family].folder / "tests"
+    command = [sys.executable, "-m", "pytest", *pytest_arguments]
+    failed = subprocess.call([*command, tests], cwd=ROOT)
+    if "tileops.contracts" in known[family].project.get("entry-points", {}):
+        failed = subprocess.call(contract(family), cwd=ROOT) or failed
+    return failed
 
 
-def folder(distribution: str) -> Path:
-    """Return where a distribution of this repository has its ``pyproject.toml``."""
-    return ROOT / ("manifest" if distribution == "tileops-manifest" else f"packages/{distribution}")
+def install(needed: list[Distribution]) -> None:
+    """Install the wheels of ``needed`` and, where core is among them, the torch that is asked for.
+
+    Raises:
+        SystemExit: A wheel is missing, stale or not what it should be.
+    """
+    found = [wheel(distribution) for distribution in needed]
+    # The same version may have been built anew since the last run.
+    again = [f"--reinstall-package={distribution.name}" for distribution in needed]
+    command = [os.environ["HATCH_UV"], "pip", "install", "--quiet", "--python", sys.executable]
+    command += [*again, *map(str, found)]
+    if "tileops-core" in [distribution.name for distribution in needed]:
+        command.append(f"torch=={os.environ.get('TILEOPS_TORCH') or pinned('torch')}")
+    subprocess.run(command, check=True)
 
 
-def closure(distribution: str) -> list[str]:
-    """Return the distribution and, each once, all of ours that it needs."""
-    needed = [distribution]
-    for name in needed:
-        project = tomllib.loads((folder(name) / "pyproject.toml").read_text("utf-8"))["project"]
-        for requirement in map(Requirement, project["dependencies"]):
-            sibling = canonicalize_name(requirement.name)
-            if sibling.startswith("tileops-") and sibling not in needed:
-                needed.append(sibling)
-    return needed
-
-
-def wheel(distribution: str) -> Path:
+def wheel(distribution: Distribution) -> Path:
     """Return the one wheel of a distribution in ``dist/``.
 
     Raises:
-        SystemExit: There is none, or wheels of several versions lie there.
+        SystemExit: There is none, there are several, or it is not what its distribution is.
     """
-    found = sorted((ROOT / "dist").glob(f"{distribution.replace('-', '_')}-*.whl"))
+    name = distribution.name.replace("-", "_")
+    found = sorted((ROOT / "dist").glob(f"{name}-*.whl"))
     if len(found) != 1:
         names = ", ".join(path.name for path in found) or "none"
         sys.exit(
-            f"isolated: dist/ must hold one wheel of {distribution}; found: {names}. "
-            "Empty it and run: hatch run build:all"
+            f"isolated: dist/ must hold one wheel of {distribution.name}; found: {names}. "
+            "Run: hatch run build:all"
         )
+    said = wheels.metadata_version(found[0])
+    if said != distribution.version:
+        sys.exit(
+            f"isolated: dist/ holds {distribution.name} {said}, and its code is at "
+            f"{distribution.version}. Run: hatch run build:all"
+        )
+    wrong = wheels.faults(found[0], distribution)
+    if wrong:
+        sys.exit("isolated: " + "; ".join(wrong))
     return found[0]
+
+
+def contract(family: str) -> list[str]:
+    """The command that runs the family's contract."""
+    return [sys.executable, "-m", "tileops.core", "contract", "--family", family]
 
 
 def installed() -> set[str]:
     """Return the names of our distributions in this environment."""
-    names = {canonicalize_name(each.metadata["Name"]) for each in distributions()}
+    names = {canonicalize_name(each.metadata["Name"]) for each in installed_distributions()}
     return {name for name in names if name.startswith("tileops-")}
 
 

@@ -35,7 +35,7 @@ def test_all_are_valid() -> None:
 
 def test_every_op_has_its_entry() -> None:
     expected = {(family, f"{op}FwdOp") for family, ops in PLANNED.items() for op in ops.split()}
-    assert {(entry.family, entry.name) for entry in ENTRIES} == expected
+    assert expected - {(entry.family, entry.name) for entry in ENTRIES} == set()
 
 
 @each_entry

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tileops.manifest.__about__ import __version__
-from tileops.manifest.versions import VersionSkewError, admits, release, require_manifest
+from tileops.manifest.versions import VersionSkewError, admits, release, require_siblings
 
 
 @pytest.mark.parametrize(
@@ -43,36 +44,74 @@ def test_what_is_no_version() -> None:
         admits("=>1", "1.0.0")
 
 
+Install = Callable[..., None]
+
+
 @pytest.fixture
-def family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An installed family that reads a manifest of 0.2."""
-    info = tmp_path / "tileops_conv-0.3.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: tileops-conv\nVersion: 0.3.0\n"
-        "Requires-Dist: torch>=2.11\nRequires-Dist: tileops_manifest~=0.2.1; python_version>'3'\n"
-    )
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Makes the metadata of a distribution, as an installer leaves it."""
     monkeypatch.syspath_prepend(tmp_path)
-    return "tileops-conv"
+
+    def make(name: str, version: str, *requirements: str) -> None:
+        info = tmp_path / f"{name.replace('-', '_')}-{version}.dist-info"
+        info.mkdir()
+        lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+        lines += [f"Requires-Dist: {requirement}" for requirement in requirements]
+        (info / "METADATA").write_text("\n".join(lines) + "\n")
+
+    return make
 
 
-def test_another_manifest_is_one_error_with_both_versions_and_the_command(family: str) -> None:
+def test_another_manifest_is_one_error_with_both_versions_and_the_command(
+    install: Install,
+) -> None:
+    install("tileops-conv", "0.3.0", "torch>=2.11", "tileops_manifest~=9.2.1; python_version>'3'")
     with pytest.raises(VersionSkewError) as caught:
-        require_manifest(family, installed="0.1.0")
+        require_siblings("tileops-conv")
     assert str(caught.value) == (
-        "tileops-conv 0.3.0 reads tileops-manifest~=0.2.1, and tileops-manifest 0.1.0 is "
-        "installed; mend it with: pip install 'tileops-manifest~=0.2.1'"
+        f"tileops-conv 0.3.0 needs tileops-manifest~=9.2.1, and tileops-manifest {__version__} is "
+        "installed; mend it with: pip install 'tileops-manifest~=9.2.1', or install a tileops-conv "
+        "that fits"
     )
 
 
-def test_the_installed_version_is_this_ones(family: str) -> None:
-    with pytest.raises(VersionSkewError, match=f"manifest {__version__} is installed"):
-        require_manifest(family)
+def test_all_siblings_that_do_not_fit_are_named_at_once(install: Install) -> None:
+    """A second attempt for each of them would be one too many."""
+    install("tileops-conv", "0.3.0", "tileops-conv-base~=0.2.0", "tileops-absent~=0.1.0")
+    install("tileops-conv-base", "0.3.1")
+    with pytest.raises(VersionSkewError) as caught:
+        require_siblings("tileops-conv")
+    assert str(caught.value) == (
+        "tileops-conv 0.3.0 needs tileops-conv-base~=0.2.0, and tileops-conv-base 0.3.1 is "
+        "installed; it needs tileops-absent~=0.1.0, and tileops-absent is not installed; mend it "
+        "with: pip install 'tileops-conv-base~=0.2.0' 'tileops-absent~=0.1.0', or install a "
+        "tileops-conv that fits"
+    )
 
 
-def test_a_manifest_that_fits_is_no_error(family: str) -> None:
-    require_manifest(family, installed="0.2.4")
+def test_siblings_that_fit_are_no_error(install: Install) -> None:
+    install(
+        "tileops-conv",
+        "0.3.0",
+        "tileops-conv-base~=0.3.0",
+        "tileops-manifest>=0",
+        "tileops-plots~=2.0; extra == 'plots'",
+        "tileops-conv-base===0.3.1+local",
+    )
+    install("tileops-conv-base", "0.3.1")
+    require_siblings("tileops-conv")
 
 
-def test_sources_on_the_path_declare_nothing() -> None:
-    require_manifest("tileops-not-installed")
+def test_sources_on_the_path_have_no_version_and_declare_nothing(
+    install: Install, tmp_path: Path
+) -> None:
+    install("tileops-conv", "0.3.0", "tileops-conv-sources~=0.2.0")
+    require_siblings("tileops-not-installed")
+    with pytest.raises(VersionSkewError, match="tileops-conv-sources is not installed"):
+        require_siblings("tileops-conv")
+    import tileops
+
+    (tmp_path / "conv_sources").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tileops, "__path__", [*tileops.__path__, str(tmp_path)])
+        require_siblings("tileops-conv")

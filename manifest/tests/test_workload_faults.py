@@ -239,16 +239,17 @@ CASES = {
             "call; found the lengths sum to 24, and N is 8; mend the generator or the dims",
         ],
     ),
-    "a generator of a tensor that carries no values": (
+    "a generator of a tensor that is not passed": (
         [
             (
-                'present = ["weight"]',
-                'present = ["weight"]\ngenerators.weight = { kind = "constant", value = 1 }',
+                "dims = {",
+                'generators.weight = { kind = "constant", value = 1 }\ndims = {',
             ),
+            ('present = ["weight"]\n', ""),
         ],
         [
-            "norm/scale_fwd.toml:49: workloads[0].generators names an integer input that "
-            "is passed; found 'weight'; remove it",
+            "norm/scale_fwd.toml:46: workloads[0].generators names an input that "
+            "is passed; found 'weight'; write one of x",
         ],
     ),
     "negative work": (

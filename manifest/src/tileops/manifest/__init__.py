@@ -14,7 +14,7 @@ from tileops.manifest.load import (
     load_text,
 )
 from tileops.manifest.model import MISSING, Branch, Entry
-from tileops.manifest.versions import VersionSkewError, require_manifest
+from tileops.manifest.versions import VersionSkewError, require_siblings
 
 __all__ = [
     "MISSING",
@@ -34,5 +34,5 @@ __all__ = [
     "load_entry",
     "load_file",
     "load_text",
-    "require_manifest",
+    "require_siblings",
 ]

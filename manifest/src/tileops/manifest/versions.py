@@ -7,19 +7,30 @@ reading an entry must not need a packaging library.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-__all__ = ["Version", "VersionSkewError", "admits", "release", "require_manifest"]
+from tileops.manifest import __about__
+
+__all__ = [
+    "Version",
+    "VersionSkewError",
+    "admits",
+    "fits",
+    "release",
+    "require_siblings",
+    "siblings",
+]
 
 Version = tuple[int, int, int]
 
-DISTRIBUTION: Final = "tileops-manifest"
 _CLAUSE: Final = re.compile(r"\s*(~=|==|!=|>=|<=|>|<)\s*([0-9]+(?:\.[0-9]+)*)(\.\*)?\s*")
 _REQUIREMENT: Final = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*\(?([^;)]*)")
+_SOURCES: Final = "sources"
 
 
 class VersionSkewError(ImportError):
-    """A distribution reads another manifest than the one that is installed."""
+    """A distribution needs another version of a sibling than the one that is installed."""
 
 
 def release(version: str) -> Version:
@@ -65,14 +76,36 @@ def _clause_admits(clause: str, version: Version) -> bool:
     }[operator]
 
 
-def require_manifest(distribution: str, installed: str | None = None) -> None:
-    """Check that a family's declared range admits the manifest that is installed.
+def fits(specifier: str, version: str) -> bool:
+    """As :func:`admits`, and True for what only an installer can read: it has checked that."""
+    try:
+        return admits(specifier, version)
+    except ValueError:
+        return True
 
-    A family calls this when it is imported. ``installed`` is this distribution's version unless
-    said otherwise. A distribution that is not installed (sources on the path) declares nothing.
 
-    :raises VersionSkewError: it does not; the message has both versions and the command that mends
-        it.
+def siblings(requirements: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield name and range of the distributions of this project among some requirements."""
+    for requirement in requirements:
+        match = _REQUIREMENT.match(requirement)
+        _, _, marker = requirement.partition(";")
+        # What only an extra needs may be absent.
+        if match is not None and "extra" not in marker:
+            name = re.sub(r"[-_.]+", "-", match[1]).lower()
+            if name.startswith("tileops-"):
+                yield name, match[2].strip()
+
+
+def require_siblings(distribution: str) -> None:
+    """Check that the ranges that a distribution declares admit the siblings that are installed.
+
+    A family calls this when it is imported, before it reads an entry or subclasses what a sibling
+    has: an installer that is told to (``--no-deps``), or that upgrades one distribution beside
+    others, leaves such sets behind. The manifest's version is that of its code, any other one that
+    of its metadata. A distribution that is not installed (sources on the path) declares nothing.
+
+    :raises VersionSkewError: a sibling is outside its range or is not there; the message has the
+        versions of both, for each such sibling, and what mends it.
     """
     import importlib.metadata
 
@@ -80,18 +113,30 @@ def require_manifest(distribution: str, installed: str | None = None) -> None:
         metadata = importlib.metadata.distribution(distribution)
     except importlib.metadata.PackageNotFoundError:
         return
-    if installed is None:
-        from tileops.manifest.__about__ import __version__
-
-        installed = __version__
-    for requirement in metadata.requires or ():
-        match = _REQUIREMENT.match(requirement)
-        if match is None or re.sub(r"[-_.]+", "-", match[1]).lower() != DISTRIBUTION:
+    faults, mends = [], []
+    for name, wanted in siblings(metadata.requires or ()):
+        installed = _installed(name)
+        if installed == _SOURCES or (installed is not None and fits(wanted, installed)):
             continue
-        wanted = match[2].strip()
-        if not admits(wanted, installed):
-            raise VersionSkewError(
-                f"{distribution} {metadata.version} reads {DISTRIBUTION}{wanted}, and "
-                f"{DISTRIBUTION} {installed} is installed; mend it with: "
-                f"pip install '{DISTRIBUTION}{wanted}'"
-            )
+        found = "is not installed" if installed is None else f"{installed} is installed"
+        faults.append(f"needs {name}{wanted}, and {name} {found}")
+        mends.append(f"'{name}{wanted}'")
+    if faults:
+        raise VersionSkewError(
+            f"{distribution} {metadata.version} {'; it '.join(faults)}; mend it with: "
+            f"pip install {' '.join(mends)}, or install a {distribution} that fits"
+        )
+
+
+def _installed(name: str) -> str | None:
+    """The version of a sibling, ``_SOURCES`` where only its sources are on the path, or None."""
+    if name == "tileops-manifest":
+        return __about__.__version__
+    import importlib.metadata
+    import importlib.util
+
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        module = name.replace("tileops-", "tileops.", 1).replace("-", "_")
+        return None if importlib.util.find_spec(module) is None else _SOURCES

@@ -25,7 +25,7 @@ reference = "torch.mul"
 
 TENSORS = """
 [signature.dims]
-"*B" = "leading axes"
+{axes}
 N = "columns"
 
 [signature.dtypes]
@@ -54,9 +54,11 @@ reason = "one product, rounded once"
 """
 
 
-def entry(name: str, *parts: str) -> Entry:
+def entry(name: str, *parts: str, axes: str = '"*B" = "leading axes"') -> Entry:
     """An entry of these parts; its tensors have the axes ``*B`` and ``N`` and the dtype ``T``."""
-    tensors = [TENSORS] if any("signature.inputs" in part for part in parts) else []
+    tensors = (
+        [TENSORS.format(axes=axes)] if any("signature.inputs" in part for part in parts) else []
+    )
     text = "\n".join([HEAD.format(name=name), *tensors, *parts])
     return load_text(text, path=Path("for_tests.toml"))
 

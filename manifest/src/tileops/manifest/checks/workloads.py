@@ -214,7 +214,9 @@ def _check_generators(
         if set(dtypes_of(entry.signature, value.dtype) or ()) <= INTEGRAL
     }
     place = (*where, "generators")
-    _known(workload.generators, integral, place, "an integer input that is passed", report)
+    # A floating input is drawn at random, unless its values may not be any: a variance, say.
+    every = {value.name: value for value in passed}
+    _known(workload.generators, every, place, "an input that is passed", report)
     for name in integral:
         if name not in workload.generators:
             report.add(

@@ -5,9 +5,9 @@ decoding, with contiguous and with paged key and value caches. It has no op yet.
 """
 
 from tileops.attention.__about__ import __version__
-from tileops.manifest import require_manifest
+from tileops.manifest import require_siblings
 
-# Before any entry is read: another manifest would fail there, and not say why.
-require_manifest("tileops-attention")
+# Before any entry is read: a sibling of another version would fail there, and not say why.
+require_siblings("tileops-attention")
 
 __all__ = ["__version__"]

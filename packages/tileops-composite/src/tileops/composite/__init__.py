@@ -5,9 +5,9 @@ that it calls becomes a node of the caller's graph. The family has no op yet.
 """
 
 from tileops.composite.__about__ import __version__
-from tileops.manifest import require_manifest
+from tileops.manifest import require_siblings
 
-# Before any entry is read: another manifest would fail there, and not say why.
-require_manifest("tileops-composite")
+# Before any entry is read: a sibling of another version would fail there, and not say why.
+require_siblings("tileops-composite")
 
 __all__ = ["__version__"]

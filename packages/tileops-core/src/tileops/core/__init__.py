@@ -5,10 +5,10 @@ Importing this package loads no TileLang and touches no device.
 
 # ruff: noqa: E402
 from tileops.core.__about__ import __version__
-from tileops.manifest import require_manifest
+from tileops.manifest import require_siblings
 
-# Before any entry is read: another manifest would fail there, and not say why.
-require_manifest("tileops-core")
+# Before any entry is read: a sibling of another version would fail there, and not say why.
+require_siblings("tileops-core")
 
 from tileops.core.builds import builds_after_warm_up, warm_up_done
 from tileops.core.families import load_families

@@ -19,7 +19,7 @@ from pathlib import Path
 from tileops.core.compilers import find_nvcc, missing_compilers, nvcc_version
 from tileops.core.store import default_folder
 from tileops.manifest.load import root_faults
-from tileops.manifest.versions import admits
+from tileops.manifest.versions import fits, siblings
 
 __all__ = ["Finding", "diagnose", "report"]
 
@@ -27,9 +27,6 @@ OK, NOTE, WRONG = "ok", "note", "WRONG"
 
 Finding = tuple[str, str, str]
 """How it is (``ok``, ``note``, ``WRONG``), what it is about, and what was found."""
-
-
-_REQUIREMENT = re.compile(r"([\w.-]+)\s*(?:\[[^\]]*\])?\s*\(?([^()]*)\)?")
 
 
 def report() -> int:
@@ -77,35 +74,17 @@ def _distributions() -> Iterator[Finding]:
             )
             continue
         yield OK, name, one.version
-        for needed, specifier, wanted in _siblings(one):
-            sibling = own.get(needed)
+        for needed, specifier in siblings(one.requires or ()):
+            sibling, wanted = own.get(needed), f"{needed}{specifier}"
             if sibling is None:
                 yield WRONG, name, f"needs {wanted}, which is not installed: pip install '{wanted}'"
-            elif not _fits(specifier, sibling.version):
+            elif not fits(specifier, sibling.version):
                 yield (
                     WRONG,
                     name,
                     f"needs {wanted}, and {needed} {sibling.version} is installed: "
                     f"pip install '{wanted}'",
                 )
-
-
-def _siblings(one: Distribution) -> Iterator[tuple[str, str, str]]:
-    """What ``one`` needs of ours: the name, the versions, and both as they are written."""
-    for requirement in one.requires or ():
-        wanted, _, marker = (part.strip() for part in requirement.partition(";"))
-        found = _REQUIREMENT.fullmatch(wanted)
-        needed = "" if found is None else re.sub(r"[-_.]+", "-", found[1]).lower()
-        # An extra's need not be there.
-        if found is not None and needed.startswith("tileops-") and "extra" not in marker:
-            yield needed, found[2], wanted
-
-
-def _fits(specifier: str, version: str) -> bool:
-    try:
-        return admits(specifier, version)
-    except ValueError:
-        return True  # written in a way that only pip reads; it checked it
 
 
 def _namespace() -> Iterator[Finding]:

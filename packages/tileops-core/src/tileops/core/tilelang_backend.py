@@ -170,13 +170,14 @@ def _launcher_maker(
 
     count = 1 + max(int(word) for word in words if word.isdecimal())
     tensors = ", ".join(f"t{n}" for n in range(count))
-    given = ", ".join(f"t{word}.data_ptr()" if word.isdecimal() else word for word in words)
-    allocate = "space = empty(size, (1,), bytes); workspace = space.data_ptr()"
+    # Prefixed, since a parameter of a program may be called as anything here is.
+    given = ", ".join(f"t{w}.data_ptr()" if w.isdecimal() else f"given_{w}" for w in words)
+    allocate = "space = empty(size, (1,), bytes); given_workspace = space.data_ptr()"
     allocate = allocate if has_workspace else "pass"
     # TVM-FFI keeps one stream per thread and device. Callers that pass it tensors set and restore
     # theirs around each call, so leaving ours behind disturbs none of them.
     source = f"""
-def make(entry, index, size, {", ".join(numbers)}):
+def make(entry, index, size, {", ".join(f"given_{name}" for name in numbers)}):
     def launch({tensors}):
         set_stream({_DLPACK_CUDA}, index, current_stream(index))
         {allocate}

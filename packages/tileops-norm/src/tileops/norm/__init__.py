@@ -4,11 +4,11 @@ The family for ops that rescale their input by statistics of it: RMSNorm, LayerN
 of them that also add a residual, are modulated by a condition, or give fp8.
 """
 
-from tileops.manifest import require_manifest
+from tileops.manifest import require_siblings
 from tileops.norm.__about__ import __version__
 
 # Before any entry is read: another manifest would fail there, and not say why.
-require_manifest("tileops-norm")
+require_siblings("tileops-norm")
 
 from tileops.norm.ada_layer_norm import AdaLayerNormFwdOp  # noqa: E402
 from tileops.norm.ada_layer_norm_zero import AdaLayerNormZeroFwdOp  # noqa: E402

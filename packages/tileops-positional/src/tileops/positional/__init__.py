@@ -4,11 +4,11 @@ The family for ops that tell a model where a token stands: rotary embeddings, an
 sinusoidal tables, which take no tensor at the call.
 """
 
-from tileops.manifest import require_manifest
+from tileops.manifest import require_siblings
 from tileops.positional.__about__ import __version__
 
 # Before any entry is read: another manifest would fail there, and not say why.
-require_manifest("tileops-positional")
+require_siblings("tileops-positional")
 
 from tileops.positional.alibi import AlibiFwdOp  # noqa: E402
 from tileops.positional.fused_qk_norm_rope import FusedQKNormRoPEFwdOp  # noqa: E402

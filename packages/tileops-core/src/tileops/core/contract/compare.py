@@ -20,7 +20,10 @@ def compare(old: Row, new: Row) -> Iterator[str]:
     for line in (*_ops(old, new), *_subjects(old, new)):
         changed += 1
         yield line
-    yield "no contract changed" if not changed else f"{changed} changes"
+    if not changed:
+        yield "no contract changed"
+    else:
+        yield f"{changed} {'change' if changed == 1 else 'changes'}"
 
 
 def _surroundings(old: Row, new: Row) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +20,7 @@ Maybe = torch.Tensor | None
 
 
 def _normalized(x: torch.Tensor, axes: tuple[int, ...], eps: float) -> torch.Tensor:
-    mean = x.sum(axes, keepdim=True) / (x.numel() // x.sum(axes).numel())
+    mean = x.sum(axes, keepdim=True) / math.prod(x.shape[axis] for axis in axes)
     return (x - mean) / ((x - mean).pow(2).mean(axes, keepdim=True) + eps).sqrt()
 
 
@@ -39,6 +40,23 @@ def _by_running(
     return (x - _by_channel(x, running_mean)) / deviation
 
 
+def _running(
+    x: torch.Tensor, axes: tuple[int, ...], factor: Any, held: Mapping[str, Maybe]
+) -> dict[str, torch.Tensor]:
+    """The running statistics afterwards: of each instance, averaged over those that share one."""
+    count = math.prod(x.shape[axis] for axis in axes)
+    mean = x.sum(axes, keepdim=True) / count
+    now = {
+        "running_mean": mean,
+        "running_var": (x - mean).pow(2).sum(axes, keepdim=True) / (count - 1),
+    }
+    return {
+        name: before + factor * (now[name].mean(0).flatten() - before)
+        for name, before in held.items()
+        if before is not None
+    }
+
+
 def _group_norm_oracle(
     op: GroupNormFwdOp, *, x: torch.Tensor, weight: Maybe = None, bias: Maybe = None
 ) -> torch.Tensor:
@@ -54,10 +72,13 @@ def _instance_norm_oracle(
     running_var: Maybe = None,
     weight: Maybe = None,
     bias: Maybe = None,
-) -> torch.Tensor:
+) -> Any:
     if not op.use_input_stats and running_mean is not None and running_var is not None:
         return _affine(_by_running(op, x, running_mean, running_var), weight, bias)
-    return _affine(_normalized(x, tuple(range(2, x.ndim)), op.eps), weight, bias)
+    axes = tuple(range(2, x.ndim))
+    held = {"running_mean": running_mean, "running_var": running_var}
+    y = _affine(_normalized(x, axes, op.eps), weight, bias)
+    return {"y": y, **_running(x, axes, op.momentum, held)}
 
 
 def _batch_norm_oracle(
@@ -69,10 +90,20 @@ def _batch_norm_oracle(
     weight: Maybe = None,
     bias: Maybe = None,
     num_batches_tracked: Maybe = None,
-) -> torch.Tensor:
+) -> Any:
     if not op.training and running_mean is not None and running_var is not None:
         return _affine(_by_running(op, x, running_mean, running_var), weight, bias)
-    return _affine(_normalized(x, (0, *range(2, x.ndim)), op.eps), weight, bias)
+    axes = (0, *range(2, x.ndim))
+    y = _affine(_normalized(x, axes, op.eps), weight, bias)
+    counted: dict[str, torch.Tensor] = {}
+    factor: Any = op.momentum
+    if num_batches_tracked is not None:
+        counted = {"num_batches_tracked": num_batches_tracked + 1}
+        if factor is None:
+            factor = 1 / counted["num_batches_tracked"]
+    # As torch.nn.functional.batch_norm: an empty batch says nothing of the statistics.
+    held = {"running_mean": running_mean, "running_var": running_var} if x.numel() else {}
+    return {"y": y, **counted, **_running(x, axes, factor, held)}
 
 
 ORACLES: Mapping[type[Op], Any] = {

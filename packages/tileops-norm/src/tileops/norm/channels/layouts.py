@@ -272,12 +272,12 @@ def team_layout(
         return None
     threads = 1024
     room = (shared_limit(arch) - 2048) // (threads * vector * ITEMSIZE[dtype])
-    for depth, chunks in ((7, 1), (4, 1), (3, 1), (2, 1), (1, 2)):
-        unroll = min(room // (depth * chunks), 8)
-        if unroll == 0:
-            continue
-        layout = TeamLayout(threads, vector, depth, chunks, unroll, straddle)
-        if -(-shape.size // vector) <= layout.capacity * processors:
+    for depth in (7, 4, 3, 2, 1):
+        accesses = room // depth
+        # Of up to eight that are handled together, as many as leave the least room unused.
+        unroll = max(range(1, 9), key=lambda count: (accesses // count * count, count))
+        layout = TeamLayout(threads, vector, depth, accesses // unroll, unroll, straddle)
+        if 0 < shape.size // vector <= layout.capacity * processors:
             return layout
     return None
 

@@ -12,7 +12,6 @@ from tileops.norm.rows.configs import (
     ITEMSIZE,
     MAX_CLUSTER,
     Config,
-    Hint,
     RowConfig,
     WideConfig,
     shared_limit,
@@ -21,13 +20,25 @@ from tileops.norm.rows.ops import RowOp
 
 __all__ = ["Choice", "Placing", "choose", "layout", "select"]
 
+# Figures are µs on an H200, medians of replays of a CUDA graph; brackets hold the time in which
+# torch.add(x, 1, out=y) moved as many bytes in the same run. Inputs go round through more than L2
+# unless "hot" is said. Tensors are bf16 with a weight of bf16 unless said otherwise. Run A timed
+# CUDA C++ of the same layouts, run B these programs at commit 4de153e. "Twice" is the layout that
+# reads a row twice, and holds nothing.
+
 Placing = Literal["registers", "on_chip", "streaming"]
 
-#: Architectures whose blocks can form clusters.
+#: Architectures whose blocks can form clusters, and whose L1 holds the rows that are read twice.
 _CLUSTERS = ("sm_90a", "sm_100a", "sm_103a")
 
-#: A row up to this many bytes lives in the registers of one block.
+#: A row up to this many bytes is served by one block that holds it, or reads it twice.
 _REGISTER_BYTES = 32 * 1024
+
+#: Calls that read and write this much or more have another layout.
+#: RMSNorm, registers against twice: 2048x8192 (17.1) 18.7 and 18.8; 4096x8192 (32.6) 34.5 and 34.1;
+#: 8192x8192 (63.2) 65.8 and 64.9; 32768x8192 (251.3) 261.8 and 249.5; 32768x4096 (125.4) 129.3 and
+#: 127.0.
+_MANY_BYTES = 96 * 1024 * 1024
 
 
 class Choice(NamedTuple):
@@ -42,16 +53,17 @@ def layout(n: int, dtype: str, aligned: bool) -> tuple[int, bool]:
     """Elements of one access, and whether the layout is phased, for rows of ``n``.
 
     ``aligned`` says that all of the call's tensors start at a multiple of 16 bytes; a caller that
-    cannot say so gets single elements. Short rows that do not start where a wide access may get
-    the widest at which all of them start: a phased row has two accesses that are not wide.
+    cannot say so gets single elements. Rows that do not start where a wide access may are phased
+    where they are long and would else be read by accesses of less than 8 bytes: 32768x4100 (126.0)
+    took 136.0 with 8 bytes and 143.4 phased; 50176x261 of float32 (26.7) took 79.8 phased.
     """
     if not aligned:
         return 1, False
-    vector = ACCESS_BYTES // ITEMSIZE[dtype]
-    if n % vector and n >= 16 * vector:
-        return vector, True
+    full = vector = ACCESS_BYTES // ITEMSIZE[dtype]
     while n % vector:
         vector //= 2
+    if vector * ITEMSIZE[dtype] < 8 and n >= 1024:
+        return full, True
     return vector, False
 
 
@@ -61,11 +73,13 @@ def choose(
     """The layouts of rows of ``n`` that are held as ``placing`` says."""
     if placing == "streaming":
         return Choice(_streaming(n, dtype, aligned, arch))
-    config = (_registers if placing == "registers" else _on_chip)(op, n, dtype, aligned, arch)
-    again = _read_twice(op, n, dtype, aligned, arch)
-    if again is None:
-        return Choice(config)
-    return Choice(config, again, -(-_MANY_BYTES // (2 * n * ITEMSIZE[dtype])))
+    make = _registers if placing == "registers" else _on_chip
+    few = make(op, n, dtype, aligned, arch)
+    many = _many(op, n, dtype, aligned, arch)
+    if many is None or many == few:
+        return Choice(few)
+    moved = (4 if op.added else 2) * n * ITEMSIZE[dtype]
+    return Choice(few, many, -(-_MANY_BYTES // moved))
 
 
 def select(op: RowOp, n: int, dtype: str, aligned: bool = True, arch: str = "sm_90a") -> Placing:
@@ -78,30 +92,102 @@ def select(op: RowOp, n: int, dtype: str, aligned: bool = True, arch: str = "sm_
     return "streaming"
 
 
-def _registers(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> RowConfig:
+def _registers(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> Config:
+    """One block a row, or several rows."""
     vector, phased = layout(n, dtype, aligned)
     chunks = _chunks(n, vector, phased)
-    load: Hint = "no_l1" if op.added else "const"
+    if vector * ITEMSIZE[dtype] < 8:
+        return _narrow(n, vector)
+    # 262144x128 (33.4): 8 lanes of 2 accesses 33.6, 16 of 1 33.6, 4 of 4 34.9
     if chunks <= 64:
         lanes = _power_of_two(-(-chunks // 2))
-        return RowConfig(
-            lanes, 128 // lanes, vector, early=True, phased=phased, load=load, store="streaming"
-        )
-    most = 512 if chunks > 4 * 256 and vector > 1 else 256
-    accesses = max(-(-chunks // most), 2)
+        return RowConfig(lanes, 128 // lanes, vector, True, load="no_l1", store="streaming")
+    # fused_add_rms_norm 2048x4096 (19.5): 128 threads of 4 accesses 17.9, 256 of 2 18.7; 4096x7168
+    #   (56.7): 448 of 2 56.9, 224 of 4 58.5
+    # layer_norm 2048x4096 fp16 (9.8): 128 of 4 11.9, 256 of 2 13.1; 8192x1600 of float32 (26.1):
+    #   128 of 4 27.5, 224 of 2 33.8; ada_layer_norm 8192x2432 (20.2): 64 of 5 29.0, 160 of 2 32.2
+    several = 4 if op.statistics == "layer" or (op.added and chunks <= 512) else 2
+    # RMSNorm 2048x4096 (9.8): 10.4 with no_l1, 10.8 with const; hot (6.4) 6.8 and 6.6
+    # RMSNorm 2048x8192 (17.1): 512 threads of 2 18.5, 256 of 4 18.8
+    # quantized 32768x8192 (188.6): 256 of 4 275.8, 512 of 2 344.5, 128 of 8 314.5
+    most = 256 if op.quantized or vector * ITEMSIZE[dtype] < ACCESS_BYTES else 512
+    # One warp more, where a phased row touches one access more than it would.
+    accesses = max(-(-chunks // (most + 32)), several)
+    if chunks <= 128:
+        accesses = 2
     lanes = _whole_warps(-(-chunks // accesses))
     return RowConfig(
         lanes,
         max(128 // lanes, 1),
         vector,
-        early=accesses * vector * ITEMSIZE[dtype] <= 32,
+        early=accesses <= 2,
         phased=phased,
-        load=load,
+        load="no_l1",
         store="streaming",
     )
 
 
+def _narrow(n: int, vector: int) -> RowConfig:
+    """Rows of accesses that are less than 8 bytes: more of them a thread."""
+    chunks = -(-n // vector)
+    if chunks <= 512:
+        lanes = min(_power_of_two(-(-chunks // 4)), 32)
+    else:
+        lanes = min(_whole_warps(-(-chunks // 16)), 256)
+    return RowConfig(lanes, max(128 // lanes, 1), vector, early=chunks <= 8 * lanes)
+
+
+def _many(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> WideConfig | None:
+    """The layout that holds nothing, and reads its rows again from L1; None where it is no gain.
+
+    That the first read asks the caches to keep the row, and the second to let it go, is what makes
+    it fast: 32768x8192 in run A (252.0) took 250.1 so, and 259.2 with plain reads.
+    """
+    vector, phased = layout(n, dtype, aligned)
+    size = n * ITEMSIZE[dtype]
+    if arch not in _CLUSTERS or phased or op.quantized:
+        return None
+    if vector * ITEMSIZE[dtype] < ACCESS_BYTES or not 6 * 1024 <= size <= 64 * 1024:
+        return None
+    chunks = n // vector
+    if op.added:
+        # fused_add_rms_norm 32768x4096 (252.7): 256 threads of 2, 6 blocks 251.7, 8 blocks 252.5,
+        #   128 threads 254.2; registers 258.3. ada_layer_norm_zero 27280x3072 (158.5): 192 threads
+        #   of 2, 8 blocks 158.9, 10 blocks 163.7; registers 162.3
+        accesses, unroll, room = 2, 2, 1536
+    elif op.statistics == "layer":
+        # layer_norm 32768x4096 (125.9): 128 threads of 4, 12 blocks, in one group 129.7, in groups
+        #   of 2 130.8, 256 threads 143.3; registers 135.1. ada_layer_norm 75600x5120 (361.7): 160
+        #   threads, 9 blocks 381.1, 12 blocks 419.7, 320 threads 504.2; registers 485.5
+        accesses, unroll, room = 4, 2 if op.modulated else 4, 1536
+    else:
+        # 512 threads of 2 took 249.5 at 32768x8192 (251.3), 256 of 4 260.8; 16384x8192 of float32
+        #   (253.0): 1024 of 2 250.0, 512 of 4 255.5; run A, 16384x16384 (252.8): 512 of 4 253.6;
+        #   16384x32768 (500.5): 1024 of 4, in one group 499.5
+        accesses, unroll, room = 2, 2, 2048
+        if chunks > 2048:
+            accesses, unroll = 4, 4
+        elif chunks > 1024 and dtype != "float32":
+            accesses = 4
+    most = 1024
+    accesses = max(accesses, -(-chunks // (most * unroll)) * unroll)
+    threads = _whole_warps(-(-chunks // accesses))
+    return WideConfig(
+        threads,
+        vector,
+        0,
+        0,
+        unroll,
+        blocks_per_sm=max(room // threads, 1),
+        load="last",
+        again="first",
+        columns="last",
+        store="streaming" if size > 32 * 1024 else "none",
+    )
+
+
 def _on_chip(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> WideConfig:
+    """One block a row, or one cluster: in registers and shared memory."""
     vector, phased = layout(n, dtype, aligned)
     size = n * ITEMSIZE[dtype]
     chunks = _chunks(n, vector, phased)
@@ -118,34 +204,8 @@ def _on_chip(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> WideCon
     return WideConfig(threads, vector, in_registers, in_shared, unroll, cluster, phased)
 
 
-def _read_twice(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> WideConfig | None:
-    """The layout that holds nothing, and reads its rows again from L1."""
-    vector, phased = layout(n, dtype, aligned)
-    size = n * ITEMSIZE[dtype]
-    if op.added or op.quantized or arch not in _CLUSTERS:
-        return None
-    if vector * ITEMSIZE[dtype] < ACCESS_BYTES or not 6 * 1024 <= size <= 64 * 1024:
-        return None
-    chunks = _chunks(n, vector, phased)
-    threads, unroll = (1024, 4) if chunks > 2048 else (512, 2) if chunks > 512 else (256, 2)
-    groups = -(-chunks // (threads * unroll))
-    threads = _whole_warps(-(-chunks // (groups * unroll)))
-    return WideConfig(
-        threads,
-        vector,
-        0,
-        0,
-        unroll,
-        phased=phased,
-        blocks_per_sm=2048 // threads if op.statistics == "rms" else 1536 // threads,
-        load="last",
-        again="first",
-        columns="last",
-        store="streaming" if size > 16 * 1024 else "none",
-    )
-
-
 def _streaming(n: int, dtype: str, aligned: bool, arch: str) -> WideConfig:
+    """Any width: as much as fits in shared memory, the rest read again."""
     vector, phased = layout(n, dtype, aligned)
     threads, unroll = 1024, 4
     group_bytes = threads * vector * ITEMSIZE[dtype] * unroll
@@ -153,10 +213,6 @@ def _streaming(n: int, dtype: str, aligned: bool, arch: str) -> WideConfig:
     room = (shared_limit(arch) - overhead) // group_bytes * unroll
     every = -(-_chunks(n, vector, phased) // (threads * unroll)) * unroll
     return WideConfig(threads, vector, 0, min(every, room), unroll, phased=phased, backwards=True)
-
-
-#: Calls that read and write this much or more leave L2, and read their rows twice.
-_MANY_BYTES = 192 * 1024 * 1024
 
 
 def _chunks(n: int, vector: int, phased: bool) -> int:

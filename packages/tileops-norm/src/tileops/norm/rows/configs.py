@@ -65,6 +65,8 @@ class RowConfig:
             registers.
         cluster: blocks that share a row.
         phased: whether accesses are wide although rows do not all start where they may.
+        packed: whether the row is converted to float32 in each pass anew, which takes half the
+            registers.
         blocks_per_sm: blocks that must fit a multiprocessor at once; the compiler keeps its
             registers below what that needs.
         load: how reads of x, and of what is added to it, treat the caches.
@@ -78,6 +80,7 @@ class RowConfig:
     early: bool
     cluster: int = 1
     phased: bool = False
+    packed: bool = True
     blocks_per_sm: int = 1
     load: Hint = "none"
     columns: Hint = "const"
@@ -109,11 +112,13 @@ class WideConfig:
         vector: elements of one access.
         in_registers: accesses of each thread that stay in registers.
         in_shared: accesses of each thread that go to shared memory.
-        unroll: accesses that are handled together; both counts are multiples of it.
+        unroll: accesses that are handled together, other than those in registers; ``in_shared`` is
+            a multiple of it.
         cluster: blocks that share a row.
         phased: as in RowConfig.
         asynchronous: whether shared memory is filled by ``cp.async``, where nothing is added to x,
             or by loads and stores.
+        early: as in RowConfig; only where all of the row is in shared memory.
         backwards: whether what is read again is read from its end on.
         again: how the reads that come again treat the caches.
         blocks_per_sm, load, columns, store: as in RowConfig.
@@ -127,6 +132,7 @@ class WideConfig:
     cluster: int = 1
     phased: bool = False
     asynchronous: bool = False
+    early: bool = False
     backwards: bool = False
     blocks_per_sm: int = 1
     load: Hint = "none"

@@ -150,40 +150,48 @@ __device__ __forceinline__ void get_shifted(void *to, int64_t from) {
   realign<kWords>(to, r, shift);
 }
 
-// As get_shifted, but what is not in [begin, end) gives zeros, and no 16 bytes that lie wholly
-// outside of that are read. Elements have kItem bytes.
-template <int kBytes, int kItem>
-__device__ __forceinline__ void get_part(void *to, int64_t from, int64_t begin, int64_t end) {
+// As get_shifted of a row in [begin, end), at whose ends it reads no further: what is outside is
+// any number. The address of each word is moved inside, so that all lanes take one path.
+template <int kBytes, int kHint>
+__device__ __forceinline__ void get_clamped(void *to, int64_t from, int64_t begin, int64_t end) {
   constexpr int kWords = kBytes / 4;
   const int64_t base = from & ~15ll;
-  const uint32_t shift = from & 15;
+  const int64_t low = begin & ~15ll;
+  const int64_t high = (end - 1) & ~15ll;
   uint32_t r[kWords + 4];
 #pragma unroll
   for (int i = 0; i <= kWords / 4; ++i) {
-    const int64_t at = base + 16 * i;
-    uint4 v = make_uint4(0, 0, 0, 0);
-    if (at + 16 > begin && at < end && (i < kWords / 4 || shift != 0)) {
-      v = load16<kNone, false>(at);
-    }
+    int64_t at = base + 16 * i;
+    at = at < low ? low : at > high ? high : at;
+    const uint4 v = load16<kHint, true>(at);
     r[4 * i] = v.x, r[4 * i + 1] = v.y, r[4 * i + 2] = v.z, r[4 * i + 3] = v.w;
   }
-  realign<kWords>(to, r, shift);
+  realign<kWords>(to, r, from & 15);
+}
+
+// The end of a row: of 16 bytes the elements from low up to high are read, the others are zeros.
+// Elements have kItem bytes. The 16 bytes are read as one, since one of them was asked for.
+template <int kItem>
+__device__ __forceinline__ void get_edge(void *to, int64_t from, int low, int high) {
   using Type = typename Word<kItem>::Type;
+  uint4 v = make_uint4(0, 0, 0, 0);
+  if (low < 16 / kItem && high > 0) v = load16<kNone, false>(from);
+  *reinterpret_cast<uint4 *>(to) = v;
 #pragma unroll
-  for (int i = 0; i < kBytes / kItem; ++i) {
-    const int64_t at = from + i * kItem;
-    if (at < begin || at >= end) reinterpret_cast<Type *>(to)[i] = 0;
+  for (int i = 0; i < 16 / kItem; ++i) {
+    if (i < low || i >= high) reinterpret_cast<Type *>(to)[i] = 0;
   }
 }
 
-// The elements of registers that belong in [begin, end) of global memory.
-template <int kBytes, int kItem>
-__device__ __forceinline__ void put_part(int64_t to, const void *from, int64_t begin, int64_t end) {
+// Of kCount elements of kItem bytes those from low up to high are written.
+template <int kCount, int kItem>
+__device__ __forceinline__ void put_edge(int64_t to, const void *from, int low, int high) {
   using Type = typename Word<kItem>::Type;
 #pragma unroll
-  for (int i = 0; i < kBytes / kItem; ++i) {
-    const int64_t at = to + i * kItem;
-    if (at >= begin && at < end) put<kItem, kNone>(at, reinterpret_cast<const Type *>(from) + i);
+  for (int i = 0; i < kCount; ++i) {
+    if (i >= low && i < high) {
+      put<kItem, kNone>(to + i * kItem, reinterpret_cast<const Type *>(from) + i);
+    }
   }
 }
 
@@ -203,16 +211,28 @@ __device__ __forceinline__ float larger(float a, float b) {
   return c;
 }
 
-template <int kCount> __device__ __forceinline__ void to_float8(void *to, const float *from) {
+template <int kCount>
+__device__ __forceinline__ void to_float8(void *to, const float *from, float factor) {
   if constexpr (kCount == 1) {
-    *reinterpret_cast<uint8_t *>(to) = __nv_cvt_float_to_fp8(from[0], __NV_SATFINITE, __NV_E4M3);
+    *reinterpret_cast<uint8_t *>(to) =
+        __nv_cvt_float_to_fp8(from[0] * factor, __NV_SATFINITE, __NV_E4M3);
   } else {
 #pragma unroll
     for (int i = 0; i < kCount / 2; ++i) {
-      reinterpret_cast<uint16_t *>(to)[i] = __nv_cvt_float2_to_fp8x2(
-          make_float2(from[2 * i], from[2 * i + 1]), __NV_SATFINITE, __NV_E4M3);
+      const float2 pair = make_float2(from[2 * i] * factor, from[2 * i + 1] * factor);
+      reinterpret_cast<uint16_t *>(to)[i] =
+          __nv_cvt_float2_to_fp8x2(pair, __NV_SATFINITE, __NV_E4M3);
     }
   }
+}
+
+// The row of a modulation for row of x, of m: rows in turn share one. Most calls have one sample,
+// or a modulation of each row's own; a division of 64 bits takes as long as a short row does.
+__device__ __forceinline__ int64_t shared_row(int64_t row, int64_t rows, int64_t m) {
+  if (rows >= m) return 0;
+  if (rows == 1) return row;
+  if (m <= 0xffffffffll) return static_cast<uint32_t>(row) / static_cast<uint32_t>(rows);
+  return row / rows;
 }
 
 __device__ __forceinline__ uint32_t shared_address(const void *p) {

@@ -83,18 +83,21 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
         """Of access ``i`` of a row."""
         return line.tensor + (line.base + start(at, i)) * ITEMSIZE[line.kind]
 
-    def ends(line: Any, at: Any) -> tuple[Any, Any]:
-        """The addresses of a row, and of what follows it: nowhere where there is no such row."""
-        size = ITEMSIZE[line.kind]
-        begin = line.tensor + line.base * size
-        if config.rows == 1:
-            return begin, begin + n * size
-        there = at.row < at.m
-        nowhere = T.int64(0)
-        return (
-            T.if_then_else(there, begin, nowhere),
-            T.if_then_else(there, begin + n * size, nowhere),
-        )
+    def ends(line: Any) -> tuple[Any, Any]:
+        """The addresses of a row, and of what follows it."""
+        begin = line.tensor + line.base * ITEMSIZE[line.kind]
+        return begin, begin + n * ITEMSIZE[line.kind]
+
+    def edges(at: Any, i: Any) -> tuple[Any, Any]:
+        """From which to which of access ``i``'s elements are inside the row: none where there is
+        no such row."""
+        first = T.cast(start(at, i), "int32")
+        last = n - first
+        return -first, last if config.rows == 1 else T.if_then_else(at.row < at.m, last, 0)
+
+    def there(at: Any) -> Any:
+        """Whether the thread has a row."""
+        return True if config.rows == 1 else at.row < at.m
 
     def line(at: Any, name: str, kind: str = dtype) -> Line:
         """The thread's row of a tensor of x's shape."""
@@ -103,23 +106,38 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
     @T.macro
     def read_access(line, to, slot, at, i, hint):
         """to[slot] = access i of the row."""
-        free = "true" if line.own_phase else "false"
         size = vector * ITEMSIZE[line.kind]
-        shifted = "_shifted" if phased and line.own_phase else ""
-        if inside(at, i):
+        if phased and line.own_phase:
+            if there(at):
+                if whole(i):
+                    T.call_extern(
+                        "handle",
+                        f"rows::get_shifted<{size}, {hint}, true>",
+                        T.address_of(to[slot, 0]),
+                        address(line, at, i),
+                    )
+                else:
+                    T.call_extern(
+                        "handle",
+                        f"rows::get_clamped<{size}, {hint}>",
+                        T.address_of(to[slot, 0]),
+                        address(line, at, i),
+                        *ends(line),
+                    )
+        elif inside(at, i):
             T.call_extern(
                 "handle",
-                f"rows::get{shifted}<{size}, {hint}, {free}>",
+                f"rows::get<{size}, {hint}, {'true' if line.own_phase else 'false'}>",
                 T.address_of(to[slot, 0]),
                 address(line, at, i),
             )
         elif phased:
             T.call_extern(
                 "handle",
-                f"rows::get_part<{size}, {ITEMSIZE[line.kind]}>",
+                f"rows::get_edge<{ITEMSIZE[line.kind]}>",
                 T.address_of(to[slot, 0]),
                 address(line, at, i),
-                *ends(line, at),
+                *edges(at, i),
             )
         elif not whole(i) or config.rows > 1:
             for v in T.vectorized(vector):
@@ -128,21 +146,20 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
     @T.macro
     def write_access(line, values, at, i):
         """Access i of the row = values."""
-        size = vector * ITEMSIZE[line.kind]
         if inside(at, i):
             T.call_extern(
                 "handle",
-                f"rows::put<{size}, {store}>",
+                f"rows::put<{vector * ITEMSIZE[line.kind]}, {store}>",
                 address(line, at, i),
                 T.address_of(values[0]),
             )
         elif phased:
             T.call_extern(
                 "handle",
-                f"rows::put_part<{size}, {ITEMSIZE[line.kind]}>",
+                f"rows::put_edge<{vector}, {ITEMSIZE[line.kind]}>",
                 address(line, at, i),
                 T.address_of(values[0]),
-                *ends(line, at),
+                *edges(at, i),
             )
 
     @T.macro
@@ -179,6 +196,10 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
                         values[v] = T.cast(
                             T.cast(other[k, v], "float32") + T.cast(held[k, v], "float32"), dtype
                         )
+                if op.gated and phased and not whole(i + k if isinstance(i, int) else i):
+                    # Outside the row the gate is any number, and no zero stays one.
+                    for v in T.unroll(vector):
+                        values[v] = T.if_then_else(has(at, i + k, v), values[v], T.cast(0, dtype))
                 for v in T.unroll(vector):
                     held[k, v] = values[v]
                 write_access(line(at, "residual_out"), values, at, i + k)
@@ -191,19 +212,20 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
             read_access(source, held, k, at, i + k, again)
 
     @T.macro
-    def write_rows(values, at, i):
-        """Access i of y = ``values``, which are float32 and rounded here."""
+    def write_rows(values, slot, factor, at, i):
+        """Access i of y = values[slot], float32 and rounded here; quantized times factor[0]."""
         rounded = T.alloc_local((vector,), out_dtype)
         if op.quantized:
             T.call_extern(
                 "handle",
                 f"rows::to_float8<{vector}>",
                 T.address_of(rounded[0]),
-                T.address_of(values[0]),
+                T.address_of(values[slot, 0]),
+                factor[0],
             )
         else:
             for v in T.unroll(vector):
-                rounded[v] = T.cast(values[v], dtype)
+                rounded[v] = T.cast(values[slot, v], dtype)
         write_access(line(at, "y", out_dtype), rounded, at, i)
 
     @T.macro

@@ -17,7 +17,7 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
 
     n, dtype = build.n, build.dtype
     move = moves(op, n, dtype, config)
-    stats = statistics(op, n, config, move)
+    stats = statistics(op, n, dtype, config, move)
     layer = op.statistics == "layer"
     # What each column of x is scaled and shifted by after the statistics, and its dtype.
     kinds = {"weight": build.weight, "bias": build.bias}
@@ -42,18 +42,23 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
         found = []
         for name, kind in names.items():
             if kind is not None:
-                base = at.row // getattr(at.a, f"{name}_rows") * n if op.modulated else T.int64(0)
+                first = T.alloc_local((1,), "int64")
+                base = first[0] if op.modulated else T.int64(0)
                 line = Line(tensor=getattr(at.a, name), base=base, kind=kind, own_phase=True)
                 buffer = T.alloc_local((count, config.vector), kind)
-                found.append(SimpleNamespace(name=name, line=line, buffer=buffer))
+                found.append(SimpleNamespace(name=name, line=line, buffer=buffer, first=first))
         return found
 
-    def state(count: int, at: Place) -> Any:
-        """What a thread keeps of its row, with registers for ``count`` accesses at a time."""
+    def state(count: int, held: int, at: Place) -> Any:
+        """What a thread keeps of its row.
+
+        ``count``: accesses of a column, and of the residual, at a time. ``held``: accesses of the
+        result that are kept, of a quantized op.
+        """
         return SimpleNamespace(
             a=at.a,
             other=T.alloc_local((count if op.added else 1, config.vector), dtype),
-            values=T.alloc_local((config.vector,), "float32"),
+            values=T.alloc_local((max(held, 1), config.vector), "float32"),
             columns=columns(kinds, count, at),
             gates=columns({"gate": dtype if op.gated else None}, count, at),
             mean=T.alloc_local((1,), "float32"),
@@ -68,18 +73,30 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
         )
 
     @T.macro
-    def begin(s):
+    def begin(s, at):
         s.factor[0] = 0.0
         s.distance[0] = 0.0
         s.largest[0] = 0.0
+        if op.modulated:
+            for column in (*s.gates, *s.columns):
+                column.first[0] = (
+                    T.call_extern(
+                        "int64",
+                        "rows::shared_row",
+                        at.row,
+                        getattr(at.a, f"{column.name}_rows"),
+                        at.m,
+                    )
+                    * n
+                )
 
     @T.macro
-    def begin_mean(s, held, count, at):
-        """What distances are taken from: the mean of the warp's first ``count`` accesses."""
+    def begin_mean(s, held, count, at, i):
+        """What distances are taken from: the mean of the warp's ``count`` accesses from i on."""
         if layer:
             s.mean[0] = 0.0
             stats.add_up(held, count, s.mean)
-            s.cells[0] = stats.elements(at, count)
+            s.cells[0] = stats.elements(at, i, count)
             stats.warp_mean(s.mean, s.cells)
 
     @T.macro
@@ -94,51 +111,56 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
     def end(s, at):
         """The row's mean and factor, which all its threads agree on."""
         if layer:
-            s.cells[0] = stats.elements(at, config.accesses(n))
+            s.cells[0] = stats.elements(at, 0, config.accesses(n))
             stats.join(s.mean, s.distance, s.factor, s.cells, s.low, s.box, at, at.a.eps)
         else:
             stats.reciprocal_rms(s.factor, s.box, at, at.a.eps)
 
     @T.macro
-    def normalize(s, held, k):
-        """values = held[k], normalized, and scaled and shifted by the columns."""
+    def normalize(s, held, k, column_at, slot):
+        """values[slot] = held[k], normalized, and scaled and shifted by the columns."""
         values = s.values
         for v in T.unroll(config.vector):
-            if layer:
-                values[v] = (T.cast(held[k, v], "float32") - s.mean[0]) * s.factor[0] - s.low[
+            if layer and stats.corrected:
+                values[slot, v] = (T.cast(held[k, v], "float32") - s.mean[0]) * s.factor[0] - s.low[
                     0
                 ] * s.factor[0]
+            elif layer:
+                values[slot, v] = (T.cast(held[k, v], "float32") - s.mean[0]) * s.factor[0]
             else:
-                values[v] = T.cast(held[k, v], "float32") * s.factor[0]
+                values[slot, v] = T.cast(held[k, v], "float32") * s.factor[0]
         for column in s.columns:
             for v in T.unroll(config.vector):
-                operand = T.cast(column.buffer[k, v], "float32")
+                operand = T.cast(column.buffer[column_at, v], "float32")
                 if column.name == "weight":
-                    values[v] = values[v] * (operand + s.a.offset if build.offset else operand)
+                    values[slot, v] = values[slot, v] * (
+                        operand + s.a.offset if build.offset else operand
+                    )
                 elif column.name == "scale":
-                    values[v] = values[v] * (1.0 + operand)
+                    values[slot, v] = values[slot, v] * (1.0 + operand)
                 else:
-                    values[v] = values[v] + operand
+                    values[slot, v] = values[slot, v] + operand
 
     @T.macro
-    def find_largest(s, held, count, at, i):
-        """largest = that of it and of the magnitudes of ``count`` accesses of the result."""
-        for k in move.counted(count):
-            normalize(s, held, k)
-            for v in T.unroll(config.vector):
-                if move.whole(i + k if isinstance(i, int) else i):
+    def find_largest(s, slot, at, i):
+        """largest = that of it and of the magnitudes of values[slot], of access i."""
+        for v in T.unroll(config.vector):
+            if move.whole(i):
+                s.largest[0] = T.call_extern(
+                    "float32", "rows::larger", s.largest[0], T.abs(s.values[slot, v])
+                )
+            else:
+                if move.has(at, i, v):
                     s.largest[0] = T.call_extern(
-                        "float32", "rows::larger", s.largest[0], T.abs(s.values[v])
+                        "float32", "rows::larger", s.largest[0], T.abs(s.values[slot, v])
                     )
-                else:
-                    if move.has(at, i + k, v):
-                        s.largest[0] = T.call_extern(
-                            "float32", "rows::larger", s.largest[0], T.abs(s.values[v])
-                        )
 
     @T.macro
     def choose_scale(s, at):
-        """largest = the row's scale, which is written."""
+        """Write the row's scale; largest = what the result is multiplied by.
+
+        The product with the reciprocal is off a quotient by a rounding of float32.
+        """
         stats.over_row_largest(s.largest, s.largest_box, at)
         # Comparisons that a NaN fails, so that it stays.
         if build.bounded:
@@ -148,16 +170,14 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
             T.call_extern(
                 "handle", "rows::put<4, 0>", at.a.row_scale + at.row * 4, T.address_of(s.largest[0])
             )
+        s.largest[0] = 1.0 / s.largest[0]
 
     @T.macro
-    def write(s, held, count, at, i):
-        """``count`` accesses of the result, from access i on."""
+    def write(s, held, count, at, i, column_at):
+        """``count`` accesses of the result, from access i on, with columns from column_at on."""
         for k in move.counted(count):
-            normalize(s, held, k)
-            if op.quantized:
-                for v in T.unroll(config.vector):
-                    s.values[v] = s.values[v] / s.largest[0]
-            move.write_rows(s.values, at, i + k)
+            normalize(s, held, k, column_at + k, 0)
+            move.write_rows(s.values, 0, s.largest, at, i + k)
 
     return SimpleNamespace(
         move=move,
@@ -168,6 +188,7 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
         begin_mean=begin_mean,
         add=add,
         end=end,
+        normalize=normalize,
         find_largest=find_largest,
         choose_scale=choose_scale,
         write=write,

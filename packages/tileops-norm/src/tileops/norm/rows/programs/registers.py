@@ -17,6 +17,8 @@ def rows_in_registers(op: RowOp, build: Build, config: RowConfig) -> Any:
     part = parts(op, build, config)
     move = part.move
     count = config.accesses(build.n)
+    # A quantized result is computed once where a thread can keep it in float32.
+    kept = count if op.quantized and count * config.vector <= 32 else 0
 
     @T.macro
     def body(a):
@@ -30,34 +32,42 @@ def rows_in_registers(op: RowOp, build: Build, config: RowConfig) -> Any:
                 T.annotate_min_blocks_per_sm(config.blocks_per_sm)
             at = part.place(a, block, T.get_thread_binding())
             held = T.alloc_local((count, config.vector), build.dtype)
-            s = part.state(count, at)
+            s = part.state(count, kept, at)
 
             if config.cluster > 1:
                 # Awaited before anything is sent: by then every block of the cluster runs.
                 T.call_extern("handle", "rows::cluster_arrive")
             move.read_rows(held, s.other, count, at, 0)
+            part.begin(s, at)
             move.read_columns(s.gates, count, at, 0)
             if config.early:
                 move.read_columns(s.columns, count, at, 0)
             move.add_rows(held, s.other, s.gates, count, at, 0)
-            part.begin(s)
-            part.begin_mean(s, held, count, at)
-            if part.layer:
+            part.begin_mean(s, held, count, at, 0)
+            if part.layer and config.packed:
                 move.keep_packed(held, count, build.dtype, s.mean)
             part.add(s, held, count, at, 0)
             if config.cluster > 1:
                 T.call_extern("handle", "rows::cluster_wait")
             part.end(s, at)
-            move.keep_packed(held, count, build.dtype, s.factor)
-            if config.early:
+            if config.packed:
+                move.keep_packed(held, count, build.dtype, s.factor)
+            if config.early and config.packed:
                 for column in s.columns:
                     move.keep_packed(column.buffer, count, column.line.kind, s.factor)
             if not config.early:
                 move.read_columns(s.columns, count, at, 0)
             if op.quantized:
-                part.find_largest(s, held, count, at, 0)
+                for k in move.counted(count):
+                    part.normalize(s, held, k, k, k if kept else 0)
+                    part.find_largest(s, k if kept else 0, at, k)
                 part.choose_scale(s, at)
-                move.keep_packed(held, count, build.dtype, s.largest)
-            part.write(s, held, count, at, 0)
+            if kept:
+                for k in move.counted(count):
+                    move.write_rows(s.values, k, s.largest, at, k)
+            else:
+                if op.quantized:
+                    move.keep_packed(held, count, build.dtype, s.largest)
+                part.write(s, held, count, at, 0, 0)
 
     return body

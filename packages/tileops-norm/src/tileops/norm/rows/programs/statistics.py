@@ -9,31 +9,37 @@ LeVeque. The sum of the distances corrects the mean, which is so known to twice 
 mean that is large beside the variance costs no digits of y. Nor does a first part whose mean is
 far from the rest's: that distance is a part of the variance itself. Where a warp's first part is
 one ``k``-th of what it has, its sum of squares is at most ``k`` times what is left of it.
+
+Half-precision rows whose warps take the mean of all that they hold do without the correction:
+what the rounding of a float32 mean may change is far below a step of theirs.
 """
 
 from types import SimpleNamespace
 from typing import Any
 
-from tileops.norm.rows.configs import Config
+from tileops.norm.rows.configs import Config, RowConfig
 from tileops.norm.rows.ops import RowOp
 
 __all__ = ["statistics"]
 
 
-def statistics(op: RowOp, n: int, config: Config, moves: Any) -> Any:
+def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any:
     """Macros for rows of ``n``; ``at`` is a Place."""
     import tilelang.language as T
 
     lanes, vector = config.lanes, config.vector
     warps = max(lanes // 32, 1)
     parts = warps * config.cluster
-    accesses = config.accesses(n)
-    full = accesses * min(lanes, 32) * vector
+    # Lanes that add up what the warps found, each that of one warp or of every 32nd.
+    width = min(1 << (parts - 1).bit_length(), 32)
+    corrected = dtype == "float32" or not isinstance(config, RowConfig)
+    kinds = 1 if op.statistics == "rms" else 2 + corrected + (not moves.even)
+    full = config.accesses(n) * min(lanes, 32) * vector
 
     @T.macro
-    def over_lanes(value):
-        """value[0] = its sum over the lanes of a warp that hold one row."""
-        for k in T.unroll(min(lanes, 32).bit_length() - 1):
+    def over_lanes(value, count):
+        """value[0] = its sum over ``count`` lanes."""
+        for k in T.unroll(count.bit_length() - 1):
             value[0] += T.shfl_xor(value[0], 1 << k)
 
     @T.macro
@@ -58,12 +64,15 @@ def statistics(op: RowOp, n: int, config: Config, moves: Any) -> Any:
                     box[kind, at.thread // lanes, at.lane // 32] = values[kind][0]
             T.sync_threads()
 
-    @T.macro
-    def over_parts(total, box, kind, at):
-        """total[0] = the sum of what all warps of the row found."""
-        total[0] = 0.0
-        for k in T.unroll(parts):
-            total[0] += box[kind, at.thread // lanes, k]
+    def of_lane(at: Any, turn: int) -> Any:
+        """The part that a lane adds up in its turn; it may be past the last."""
+        return turn * 32 + at.thread % width
+
+    def there(at: Any, turn: int) -> Any:
+        """Whether there is such a part."""
+        return turn * 32 + width <= parts or of_lane(at, turn) < parts
+
+    turns = tuple(range(-(-parts // 32)))
 
     # Root mean square: total is a thread's sum of squares, at last 1 / sqrt(mean + eps).
 
@@ -79,13 +88,21 @@ def statistics(op: RowOp, n: int, config: Config, moves: Any) -> Any:
 
     @T.macro
     def reciprocal_rms(total, box, at, eps):
-        over_lanes(total)
+        over_lanes(total, min(lanes, 32))
         if parts > 1:
             share(box, (total,), at)
-            over_parts(total, box, 0, at)
+            total[0] = 0.0
+            if parts <= 8:
+                for k in T.unroll(parts):
+                    total[0] += box[0, at.thread // lanes, k]
+            else:
+                for turn in turns:
+                    if there(at, turn):
+                        total[0] += box[0, at.thread // lanes, of_lane(at, turn)]
+                over_lanes(total, width)
         total[0] = T.rsqrt(total[0] / n + eps)
 
-    # Layer normalization: mean and scale are what every element is shifted and multiplied by.
+    # Layer normalization: what every element is shifted by, and then multiplied by.
 
     @T.macro
     def add_up(held, count, total):
@@ -97,22 +114,22 @@ def statistics(op: RowOp, n: int, config: Config, moves: Any) -> Any:
                 part[0] += T.cast(held[k, v], "float32")
             total[0] += part[0]
 
-    def elements(at: Any, count: int) -> Any:
-        """How many elements of the row the thread's warp has in its first accesses, as float32."""
-        if moves.whole(count - 1) and not config.phased:
+    def elements(at: Any, first: int, count: int) -> Any:
+        """How many elements of the row the thread's warp has in some accesses, as float32."""
+        if moves.whole(first + count - 1) and not config.phased:
             return T.float32(count * min(lanes, 32) * vector)
         found = T.int32(0)
         warp = at.lane // 32 * 32 if lanes > 32 else 0
-        for i in range(count):
-            first = at.rank * moves.slice_size + (i * lanes + warp) * vector - at.phase
-            last = T.min(first + min(lanes, 32) * vector, n)
-            found = found + T.max(last - T.max(first, 0), 0)
+        for i in range(first, first + count):
+            begin = at.rank * moves.slice_size + (i * lanes + warp) * vector - at.phase
+            end = T.min(begin + min(lanes, 32) * vector, n)
+            found = found + T.max(end - T.max(begin, 0), 0)
         return T.cast(found, "float32")
 
     @T.macro
     def warp_mean(total, cells):
         """total = the mean of what the warp added up, ``cells`` elements."""
-        over_lanes(total)
+        over_lanes(total, min(lanes, 32))
         total[0] = total[0] / T.max(cells[0], 1.0)
 
     @T.macro
@@ -127,7 +144,8 @@ def statistics(op: RowOp, n: int, config: Config, moves: Any) -> Any:
                 gap[0] = T.cast(held[k, v], "float32") - mean[0]
                 if not moves.whole(i + k):
                     gap[0] = T.if_then_else(moves.has(at, i + k, v), gap[0], 0.0)
-                part[0] += gap[0]
+                if corrected:
+                    part[0] += gap[0]
                 part[1] += gap[0] * gap[0]
             distance[0] += part[0]
             square[0] += part[1]
@@ -135,29 +153,51 @@ def statistics(op: RowOp, n: int, config: Config, moves: Any) -> Any:
     @T.macro
     def join(mean, distance, square, cells, low, box, at, eps):
         """mean + low = the row's mean, square = 1 / sqrt(variance + eps)."""
-        over_lanes(distance)
-        over_lanes(square)
+        if corrected:
+            over_lanes(distance, min(lanes, 32))
+        over_lanes(square, min(lanes, 32))
         if parts > 1:
-            gap = T.alloc_local((1,), "float32")
-            held = T.alloc_local((1,), "float32")
+            found: Any = (mean, square)
+            if corrected:
+                found = (*found, distance)
+            if not moves.even:
+                found = (*found, cells)
+            share(box, found, at)
             row = at.thread // lanes
-            found = (mean, distance, square)
-            share(box, found if moves.even else (*found, cells), at)
+            each = T.alloc_local((len(turns), 4), "float32")
+            gap = T.alloc_local((1,), "float32")
             mean[0] = 0.0
-            for k in T.unroll(parts):
-                mean[0] += box[0, row, k] * (full if moves.even else box[3, row, k])
+            for turn in turns:
+                for kind in tuple(range(4)):
+                    each[turn, kind] = 0.0
+                if there(at, turn):
+                    each[turn, 0] = box[0, row, of_lane(at, turn)]
+                    each[turn, 1] = box[1, row, of_lane(at, turn)]
+                    if corrected:
+                        each[turn, 2] = box[2, row, of_lane(at, turn)]
+                    if moves.even:
+                        each[turn, 3] = T.float32(full)
+                    else:
+                        each[turn, 3] = box[kinds - 1, row, of_lane(at, turn)]
+                mean[0] += each[turn, 0] * each[turn, 3]
+            over_lanes(mean, width)
             mean[0] = mean[0] / n
             distance[0] = 0.0
             square[0] = 0.0
-            for k in T.unroll(parts):
-                held[0] = T.float32(full) if moves.even else box[3, row, k]
-                gap[0] = box[0, row, k] - mean[0]
-                distance[0] += box[1, row, k] + held[0] * gap[0]
-                square[0] += box[2, row, k] + gap[0] * (2.0 * box[1, row, k] + held[0] * gap[0])
-        low[0] = distance[0] / n
-        # Rounding may leave a constant row's variance just below zero; NaN stays NaN.
-        square[0] = square[0] - low[0] * distance[0]
-        square[0] = T.rsqrt(T.if_then_else(square[0] < 0.0, 0.0, square[0]) / n + eps)
+            for turn in turns:
+                gap[0] = each[turn, 0] - mean[0]
+                square[0] += each[turn, 1] + gap[0] * (2.0 * each[turn, 2] + each[turn, 3] * gap[0])
+                if corrected:
+                    distance[0] += each[turn, 2] + each[turn, 3] * gap[0]
+            over_lanes(square, width)
+            if corrected:
+                over_lanes(distance, width)
+        if corrected:
+            low[0] = distance[0] / n
+            # Rounding may leave a constant row's variance just below zero; NaN stays NaN.
+            square[0] = square[0] - low[0] * distance[0]
+            square[0] = T.if_then_else(square[0] < 0.0, 0.0, square[0])
+        square[0] = T.rsqrt(square[0] / n + eps)
 
     @T.macro
     def over_row_largest(value, box, at):
@@ -168,14 +208,23 @@ def statistics(op: RowOp, n: int, config: Config, moves: Any) -> Any:
             )
         if parts > 1:
             share(box, (value,), at)
-            for k in T.unroll(parts):
+            for turn in turns:
+                if there(at, turn):
+                    value[0] = T.call_extern(
+                        "float32",
+                        "rows::larger",
+                        value[0],
+                        box[0, at.thread // lanes, of_lane(at, turn)],
+                    )
+            for k in T.unroll(width.bit_length() - 1):
                 value[0] = T.call_extern(
-                    "float32", "rows::larger", value[0], box[0, at.thread // lanes, k]
+                    "float32", "rows::larger", value[0], T.shfl_xor(value[0], 1 << k)
                 )
 
     return SimpleNamespace(
         parts=parts,
-        kinds=1 if op.statistics == "rms" else 3 if moves.even else 4,
+        kinds=kinds,
+        corrected=corrected,
         add_squares=add_squares,
         reciprocal_rms=reciprocal_rms,
         add_up=add_up,

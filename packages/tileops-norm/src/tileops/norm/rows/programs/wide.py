@@ -28,17 +28,20 @@ def wide_rows(op: RowOp, build: Build, config: WideConfig) -> Any:
     asynchronous = (
         config.asynchronous and not op.added and not config.phased and vector * ITEMSIZE[dtype] >= 4
     )
+    # What stays in registers is not used before the rest was read, so that it may be on its way
+    # all that time; but a sum is written at once, and what is added need not be kept.
+    late = first > 0 and chunks + rest > 0 and not op.added
 
     @T.macro
-    def take(s, moving, i, at):
-        """moving = accesses i to i + unroll, added up and written where there is a residual."""
-        move.read_rows(moving, s.other, unroll, at, i)
-        move.read_columns(s.gates, unroll, at, i)
-        move.add_rows(moving, s.other, s.gates, unroll, at, i)
+    def take(s, moving, count, i, at):
+        """moving = ``count`` accesses from i on, added up and written where there is a residual."""
+        move.read_rows(moving, s.other, count, at, i)
+        move.read_columns(s.gates, count, at, i)
+        move.add_rows(moving, s.other, s.gates, count, at, i)
 
     @T.macro
     def fetch(stash, at):
-        """Ask for all of the row that goes to shared memory, and wait."""
+        """Ask for all of the row that goes to shared memory."""
         for c in T.serial(chunks):
             for u in T.unroll(unroll):
                 if move.inside(at, first + c * unroll + u):
@@ -48,7 +51,6 @@ def wide_rows(op: RowOp, build: Build, config: WideConfig) -> Any:
                         T.address_of(stash[c, u, at.thread, 0]),
                         move.address(at, first + c * unroll + u),
                     )
-        T.call_extern("handle", "rows::await_fetched")
 
     @T.macro
     def take_back(stash, c, moving, at):
@@ -63,29 +65,36 @@ def wide_rows(op: RowOp, build: Build, config: WideConfig) -> Any:
 
     @T.macro
     def again(visit, s, held, moving, stash, at):
-        """visit(s, some accesses, at, the first of them), for all of the row."""
+        """visit(s, some accesses, how many, at, the first of them), for all of the row."""
         for c in T.serial(rest):
             i = first + (chunks + (rest - 1 - c if config.backwards else c)) * unroll
             move.read_again(moving, unroll, at, i)
-            visit(s, moving, at, i)
-        for c in T.serial(chunks):
-            take_back(stash, c, moving, at)
-            visit(s, moving, at, first + c * unroll)
-        for c in tuple(range(first // unroll)):
-            for u in T.unroll(unroll):
-                for v in T.vectorized(vector):
-                    moving[u, v] = held[c * unroll + u, v]
-            visit(s, moving, at, c * unroll)
+            visit(s, moving, unroll, at, i)
+        if config.early:
+            # Spelt out: the columns are in registers, which no number can choose from.
+            for c in tuple(range(chunks)):
+                take_back(stash, c, moving, at)
+                visit(s, moving, unroll, at, c * unroll)
+        else:
+            for c in T.serial(chunks):
+                take_back(stash, c, moving, at)
+                visit(s, moving, unroll, at, first + c * unroll)
+        if first > 0:
+            visit(s, held, first, at, 0)
 
     @T.macro
-    def find_largest(s, moving, at, i):
-        move.read_columns(s.columns, unroll, at, i)
-        part.find_largest(s, moving, unroll, at, i)
+    def find_largest(s, moving, count, at, i):
+        if not config.early:
+            move.read_columns(s.columns, count, at, i)
+        for k in move.counted(count):
+            part.normalize(s, moving, k, i + k if config.early else k, 0)
+            part.find_largest(s, 0, at, i + k)
 
     @T.macro
-    def write(s, moving, at, i):
-        move.read_columns(s.columns, unroll, at, i)
-        part.write(s, moving, unroll, at, i)
+    def write(s, moving, count, at, i):
+        if not config.early:
+            move.read_columns(s.columns, count, at, i)
+        part.write(s, moving, count, at, i, i if config.early else 0)
 
     @T.macro
     def body(a):
@@ -98,38 +107,45 @@ def wide_rows(op: RowOp, build: Build, config: WideConfig) -> Any:
             held = T.alloc_local((max(first, 1), vector), dtype)
             moving = T.alloc_local((unroll, vector), dtype)
             stash = T.alloc_shared((max(chunks, 1), unroll, threads, vector), dtype)
-            s = part.state(unroll, at)
+            s = part.state(chunks * unroll if config.early else max(unroll, first), 0, at)
 
             if config.cluster > 1:
                 # Awaited before anything is sent: by then every block of the cluster runs.
                 T.call_extern("handle", "rows::cluster_arrive")
-            part.begin(s)
-            for c in tuple(range(first // unroll)):
-                take(s, moving, c * unroll, at)
-                for u in T.unroll(unroll):
-                    for v in T.vectorized(vector):
-                        held[c * unroll + u, v] = moving[u, v]
-                if c == 0:
-                    part.begin_mean(s, moving, unroll, at)
-                part.add(s, moving, unroll, at, c * unroll)
+            part.begin(s, at)
             if asynchronous:
                 fetch(stash, at)
+            if config.early:
+                move.read_columns(s.columns, chunks * unroll, at, 0)
+            if first > 0:
+                take(s, held, first, 0, at)
+            if first > 0 and not late:
+                part.begin_mean(s, held, first, at, 0)
+                part.add(s, held, first, at, 0)
+            if asynchronous:
+                T.call_extern("handle", "rows::await_fetched")
             for c in T.serial(chunks):
                 if asynchronous:
                     take_back(stash, c, moving, at)
                 else:
-                    take(s, moving, first + c * unroll, at)
+                    take(s, moving, unroll, first + c * unroll, at)
                     for u in T.unroll(unroll):
                         for v in T.vectorized(vector):
                             stash[c, u, at.thread, v] = moving[u, v]
                 if first == 0 and c == 0:
-                    part.begin_mean(s, moving, unroll, at)
+                    part.begin_mean(s, moving, unroll, at, 0)
+                if late and c == 0:
+                    part.begin_mean(s, held, 1, at, 0)
                 part.add(s, moving, unroll, at, first + c * unroll)
             for c in T.serial(rest):
-                take(s, moving, first + (chunks + c) * unroll, at)
+                take(s, moving, unroll, first + (chunks + c) * unroll, at)
                 if first == 0 and chunks == 0 and c == 0:
-                    part.begin_mean(s, moving, unroll, at)
+                    part.begin_mean(s, moving, unroll, at, 0)
+                if late and chunks == 0 and c == 0:
+                    part.begin_mean(s, held, 1, at, 0)
                 part.add(s, moving, unroll, at, first + (chunks + c) * unroll)
+            if late:
+                part.add(s, held, first, at, 0)
             if config.cluster > 1:
                 T.call_extern("handle", "rows::cluster_wait")
             part.end(s, at)

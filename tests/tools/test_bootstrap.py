@@ -1,4 +1,4 @@
-"""The tools that look after this repository."""
+"""The first command on a fresh machine."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import isolated
-from tools.bootstrap import ROOT, hatch_command, uv_settings
+from tools.bootstrap import ROOT, hatch_command, uv_settings, wants_work_environment
 
 
 @pytest.mark.parametrize(
@@ -24,6 +23,27 @@ from tools.bootstrap import ROOT, hatch_command, uv_settings
 )
 def test_bootstrap_translates_its_command(arguments: list[str], command: list[str] | None) -> None:
     assert hatch_command(arguments) == command
+
+
+@pytest.mark.parametrize(
+    ("command", "wanted"),
+    [
+        ("run test -k layout", True),
+        ("run default:test", True),
+        ("run", True),
+        ("env show", True),
+        ("run build:all", False),
+        ("run +family=norm isolated:test -q", False),
+    ],
+)
+def test_only_commands_of_the_work_environment_wait_for_it(command: str, wanted: bool) -> None:
+    """Building wheels needs no torch."""
+    assert wants_work_environment(command.split()) is wanted
+
+
+def test_an_empty_argument_is_none_of_hatch_s() -> None:
+    assert wants_work_environment(["run", "python", "-c", ""])
+    assert wants_work_environment(["run", ""])
 
 
 def test_bootstrap_tells_uv_what_pip_was_told() -> None:
@@ -72,28 +92,3 @@ def test_bootstrap_refuses_a_python_that_is_too_old(tmp_path: Path) -> None:
         "bootstrap: install one, or name one: "
         f"TILEOPS_PYTHON=/path/to/python3.11 {ROOT}/tools/bootstrap test",
     ]
-
-
-def test_a_closure_holds_each_sibling_once() -> None:
-    """Every family needs core, which must still be installed and counted once."""
-    assert sorted(isolated.closure("tileops-composite")) == [
-        "tileops-attention",
-        "tileops-composite",
-        "tileops-core",
-        "tileops-manifest",
-        "tileops-norm",
-        "tileops-positional",
-    ]
-    assert isolated.closure("tileops-manifest") == ["tileops-manifest"]
-
-
-def test_isolated_tests_want_wheels_that_were_built(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(isolated, "ROOT", tmp_path)
-    with pytest.raises(SystemExit) as caught:
-        isolated.wheel("tileops-norm")
-    assert str(caught.value) == (
-        "isolated: dist/ must hold one wheel of tileops-norm; found: none. "
-        "Empty it and run: hatch run build:all"
-    )

@@ -1,0 +1,421 @@
+"""The channel norms' kernels on a card: every program, at sizes that no layout was made for.
+
+The oracle is float64, inputs are fresh, and core allocates outputs that are filled with NaN first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+
+from tileops.core.errors import CaptureError
+from tileops.core.testing import GraphRecorder
+from tileops.norm import BatchNormFwdOp, GroupNormFwdOp, InstanceNormFwdOp
+from tileops.norm.channels import kernels
+from tileops.norm.channels.layouts import (
+    ColumnsLayout,
+    ColumnsRunningLayout,
+    ColumnsSplitLayout,
+    FlatLayout,
+    HeldLayout,
+    SplitLayout,
+    TeamLayout,
+)
+
+pytestmark = pytest.mark.gpu
+
+F16, BF16, F32 = torch.float16, torch.bfloat16, torch.float32
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A call: what is normalized, its shape, and which tensors there are, of which dtypes."""
+
+    mode: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype = F16
+    groups: int = 1
+    affine: torch.dtype | None = None
+    biased: bool = True
+    running: torch.dtype | None = None
+    counted: bool = False
+    own: bool = True
+    momentum: float | None = 0.1
+    mean: float = 0.0
+    offset: int = 0  # elements by which x starts past 16 bytes
+
+    def op(self) -> Any:
+        if self.mode == "group":
+            return GroupNormFwdOp(self.groups)
+        if self.mode == "instance":
+            return InstanceNormFwdOp(self.own, self.momentum or 0.0)
+        return BatchNormFwdOp(self.own, self.momentum)
+
+    def arguments(self, device: str = "cuda") -> dict[str, Any]:
+        size, channels = math.prod(self.shape), self.shape[1]
+        x = torch.randn(size + self.offset, device=device).add_(self.mean).to(self.dtype)
+        found: dict[str, Any] = {"x": x[self.offset :].view(self.shape)}
+        if self.running is not None:
+            found["running_mean"] = torch.randn(channels, device=device).to(self.running)
+            found["running_var"] = (torch.rand(channels, device=device) + 0.5).to(self.running)
+        if self.affine is not None:
+            found["weight"] = torch.randn(channels, device=device).to(self.affine)
+            if self.biased:
+                found["bias"] = torch.randn(channels, device=device).to(self.affine)
+        if self.counted:
+            found["num_batches_tracked"] = torch.tensor(6, device=device)
+        return found
+
+
+@pytest.fixture(autouse=True)
+def _poison() -> Iterator[None]:
+    """Fills what is allocated with NaN: what a kernel does not write shows."""
+    fill: Any = torch.utils.deterministic
+    before, mode = fill.fill_uninitialized_memory, torch.get_deterministic_debug_mode()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    fill.fill_uninitialized_memory = True
+    yield
+    torch.set_deterministic_debug_mode(mode)
+    fill.fill_uninitialized_memory = before
+
+
+def check(case: Case, calls: int = 2) -> Any:
+    """Calls a new op, the second time by its plan, and compares all that it gives and writes."""
+    op = case.op()
+    for _ in range(calls):
+        given = case.arguments()
+        before = {name: value.clone() for name, value in given.items()}
+        y = op(**given)
+        compare(case, before, given, y)
+    return op
+
+
+def compare(case: Case, before: dict[str, Any], given: dict[str, Any], y: torch.Tensor) -> None:
+    x = before["x"].double()
+    shape = (1, -1, *(1 for _ in x.shape[2:]))
+    axes = tuple(range(2, x.ndim)) if case.mode == "instance" else (0, *range(2, x.ndim))
+    if case.mode == "group":
+        groups = x.reshape(x.shape[0], case.groups, -1)
+        mean, var = groups.mean(-1, keepdim=True), groups.var(-1, correction=0, keepdim=True)
+        expected = ((groups - mean) / (var + 1e-5).sqrt()).reshape(x.shape)
+    elif case.own:
+        mean, var = x.mean(axes, keepdim=True), x.var(axes, correction=0, keepdim=True)
+        expected = (x - mean) / (var + 1e-5).sqrt()
+    else:
+        mean, var = (before[n].double().reshape(shape) for n in ("running_mean", "running_var"))
+        expected = (x - mean) / (var + 1e-5).sqrt()
+    for name in ("weight", "bias"):
+        if name in before:
+            value = before[name].double().reshape(shape)
+            expected = expected * value if name == "weight" else expected + value
+    # As the entries' tolerances, which are for a mean that is no larger than the deviation.
+    unit = torch.finfo(case.dtype).eps / 2
+    larger = max(1.0, abs(case.mean))
+    torch.testing.assert_close(y.double(), expected, rtol=unit * 1.002 + 4e-6, atol=6.2e-5 * larger)
+    if case.counted:
+        assert given["num_batches_tracked"].item() == 6 + case.own
+    for name in ("weight", "bias", "x"):
+        assert name not in given or torch.equal(given[name], before[name])
+    if case.running is None:
+        return
+    if not case.own:
+        assert torch.equal(given["running_mean"], before["running_mean"])
+        assert torch.equal(given["running_var"], before["running_var"])
+        return
+    factor = 1 / 7 if case.momentum is None else case.momentum
+    count = x.numel() // mean.numel()
+    unbiased = var * (count / (count - 1))
+    for name, new in (("running_mean", mean), ("running_var", unbiased)):
+        moved = new.mean(0).flatten() if case.mode == "instance" else new.flatten()
+        torch.testing.assert_close(
+            given[name].double(),
+            (1 - factor) * before[name].double() + factor * moved,
+            rtol=torch.finfo(case.running).eps / 2 + 3e-7,
+            atol=6.3e-6 * larger,
+        )
+
+
+TRAINS: dict[str, Any] = {"affine": F32, "running": F32, "counted": True}
+AVERAGES: dict[str, Any] = {**TRAINS, "momentum": None}
+
+CASES = {
+    "tiny-groups": Case("group", (3, 6, 5), F32, 3, F32),
+    "groups-of-pairs": Case("group", (5, 6), F32, 3, F32),
+    "groups-odd": Case("group", (3, 10, 7, 11), BF16, 5, F32, mean=30.0),
+    "groups-across-channels": Case("group", (2, 32, 7, 7), F16, 4, F16),
+    "groups-across-channels-unaligned": Case("group", (2, 32, 7, 7), F16, 4, F16, offset=1),
+    "groups-of-a-block": Case("group", (9, 128, 32, 32), F16, 32, F16),
+    "groups-no-bias": Case("group", (2, 64, 33, 32), BF16, 8, BF16, biased=False),
+    "groups-of-a-cluster": Case("group", (2, 320, 64, 64), F16, 32, F16),
+    "groups-of-a-cluster-odd": Case("group", (1, 6, 173, 171), F32, 3, F32, mean=-100.0),
+    "groups-of-a-team": Case("group", (1, 24, 401, 402), F16, 6, F32),
+    "groups-of-a-large-team": Case("group", (2, 2, 2048, 2048), BF16, 1),
+    "groups-of-a-team-across-channels": Case("group", (1, 6, 1501, 1501), F16, 3, F16),
+    "groups-split": Case("group", (1, 3, 1501, 1501), F16, 3, F16),
+    "groups-beyond-the-chip": Case("group", (1, 6, 2750, 2750), F32, 2, F32, mean=10.0),
+    "instances": Case("instance", (3, 5, 33), F16, affine=F16, running=F32),
+    "instances-of-eight": Case("instance", (300, 7, 8), BF16, running=BF16),
+    "instances-of-a-cluster": Case("instance", (2, 9, 128, 130), F32, affine=F32, running=F32),
+    "instances-of-a-team": Case("instance", (2, 5, 64, 90, 91), F16, running=F16),
+    "instances-split": Case("instance", (1, 5, 3, 701, 703), F16, affine=F32, running=F32),
+    "batch": Case("batch", (7, 5, 40), BF16, **TRAINS),
+    "batch-averages": Case("batch", (7, 5, 12, 12), F32, **AVERAGES),
+    "batch-of-a-cluster": Case("batch", (64, 50, 28, 28), F16, **TRAINS),
+    "batch-of-a-cluster-averages": Case("batch", (40, 9, 56, 56), F16, **AVERAGES),
+    "batch-of-a-team": Case("batch", (61, 9, 100, 100), F16, **TRAINS, mean=3.0),
+    "batch-of-a-team-averages": Case("batch", (61, 9, 100, 100), F32, **AVERAGES),
+    "batch-split": Case("batch", (300, 3, 71, 71), F16, **TRAINS),
+    "batch-split-averages": Case("batch", (300, 3, 71, 71), F16, **AVERAGES),
+    "batch-columns": Case("batch", (64, 200, 7, 7), F16, **TRAINS),
+    "batch-columns-averages": Case("batch", (50, 24, 5, 5), F32, **AVERAGES),
+    "batch-columns-no-space": Case("batch", (513, 1000), BF16, **TRAINS, mean=20.0),
+    "batch-columns-of-a-cluster": Case("batch", (300, 72, 7, 7), F16, **TRAINS),
+    "batch-columns-split": Case("batch", (30_001, 104), F16, **TRAINS),
+    "batch-columns-split-averages": Case("batch", (20_001, 24, 3, 3), F16, **AVERAGES),
+    "running": Case("batch", (7, 5, 12, 12), F16, **TRAINS, own=False),
+    "running-unaligned": Case("batch", (7, 5, 12, 12), F16, **TRAINS, own=False, offset=3),
+    "running-columns": Case("batch", (33, 24, 7, 7), BF16, **TRAINS, own=False),
+    "running-no-space": Case("instance", (33, 1000), F32, running=F32, own=False),
+    "running-odd": Case("instance", (3, 5, 77), F16, affine=F16, running=F16, own=False),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_equals_the_float64_formula(name: str) -> None:
+    check(CASES[name])
+
+
+FORCED: dict[str, tuple[Case, Any]] = {
+    "held": (
+        Case("group", (3, 12, 245), F16, 3, F32),
+        HeldLayout(2, 32, 1, 16, 4, straddle=True, wide=False, early=False),
+    ),
+    "held-late": (
+        Case("group", (2, 8, 2001), F32, 2, F32),
+        HeldLayout(16, 64, 1, 8, 1, straddle=False, wide=True, early=False),
+    ),
+    "team-of-many-slots": (
+        Case("group", (200, 6, 8192), F16, 2, F16),
+        TeamLayout(1024, 8, 7, 1, 2, straddle=False),
+    ),
+    "team-of-one-slot": (
+        Case("group", (200, 4, 5000), F16, 2, F32, mean=5.0),
+        TeamLayout(256, 8, 1, 2, 3, straddle=False),
+    ),
+    "team-across-channels": (
+        Case("group", (70, 4, 2001), F32, 2, F32),
+        TeamLayout(128, 2, 2, 1, 7, straddle=True),
+    ),
+    "team-of-a-batch": (
+        Case("batch", (6, 1100, 1000), BF16, **AVERAGES),
+        TeamLayout(128, 8, 7, 1, 2, straddle=False),
+    ),
+    "team-of-instances": (
+        Case("instance", (40, 50, 4000), F32, running=F32),
+        TeamLayout(128, 4, 3, 1, 4, straddle=False),
+    ),
+    "split-across-channels": (
+        Case("group", (3, 16, 35, 35), F16, 2, F32, mean=100.0),
+        SplitLayout(256, 8, 4, straddle=True, wide=False),
+    ),
+    "split-wide": (
+        Case("group", (3, 16, 35, 35), BF16, 2, F32),
+        SplitLayout(256, 8, 4, straddle=True, wide=True),
+    ),
+    "split-wide-batch": (
+        Case("batch", (30, 4, 2001), BF16, **AVERAGES),
+        SplitLayout(256, 1, 4, straddle=False, wide=True),
+    ),
+    "columns-of-a-cluster": (
+        Case("batch", (1000, 72, 1), F16, **TRAINS),
+        ColumnsLayout(8, 512, 8, 4),
+    ),
+    "columns-split": (
+        Case("batch", (300, 7, 25), F32, **TRAINS),
+        ColumnsSplitLayout(512, 1, 4),
+    ),
+    "columns-running": (
+        Case("batch", (300, 24, 7, 7), F16, running=F32, own=False),
+        ColumnsRunningLayout(256, 4, 4),
+    ),
+    "flat-wide": (
+        Case("batch", (30, 24, 10, 10), F16, running=F32, own=False),
+        FlatLayout(256, 4, 4, wide=True),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORCED)
+def test_is_right_where_another_is_chosen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A threshold may move: a program is right at sizes that it does not serve today."""
+    case, layout = FORCED[name]
+    monkeypatch.setattr(kernels, "choose_layout", lambda *_: layout)
+    op = check(case)
+    assert [use.call.layout for use in op.iter_kernels()] == [layout]
+
+
+#: One case for each program.
+EACH = ["groups-of-a-block", "groups-of-a-cluster", "groups-of-a-team", "groups-split"]
+EACH += ["batch-columns", "batch-columns-split", "batch-of-a-team-averages", "running"]
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_a_capture_replays_with_new_values(name: str) -> None:
+    """The workspace is of the graph's own pool, and the counter goes on at each replay."""
+    case = CASES[name]
+    op, given = case.op(), case.arguments()
+    op(**case.arguments())
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = op(**given)
+    for _ in range(2):
+        fresh = case.arguments()
+        for at, value in fresh.items():
+            given[at].copy_(value)
+        before = {at: value.clone() for at, value in given.items()}
+        y.fill_(math.nan)
+        graph.replay()
+        compare(case, before, given, y)
+
+
+def test_a_cold_call_in_a_capture_is_refused() -> None:
+    op, x = GroupNormFwdOp(5), torch.randn(2, 5, 19, device="cuda")
+    with (
+        pytest.raises(CaptureError, match="has served no call on cuda:0 yet"),
+        torch.cuda.graph(torch.cuda.CUDAGraph()),
+    ):
+        op(x)
+
+
+@pytest.mark.parametrize("name", EACH[1:7])
+def test_two_streams_share_no_workspace(name: str) -> None:
+    case = CASES[name]
+    op, streams = case.op(), [torch.cuda.Stream() for _ in range(2)]
+    op(**case.arguments())
+    given = [case.arguments() for _ in range(6)]
+    before = [{at: value.clone() for at, value in one.items()} for one in given]
+    torch.cuda.synchronize()
+    results = []
+    for n, one in enumerate(given):
+        with torch.cuda.stream(streams[n % 2]):
+            results.append(op(**one))
+    torch.cuda.synchronize()
+    for one, old, y in zip(given, before, results, strict=True):
+        compare(case, old, one, y)
+
+
+def plain(name: str) -> Case:
+    """A case in float32 with running statistics of a batch and nothing else."""
+    case = dataclasses.replace(CASES[name], dtype=F32, affine=None, mean=0.0, momentum=0.1)
+    return dataclasses.replace(case, running=F32 if case.mode == "batch" else None, counted=False)
+
+
+PLAIN = [*EACH, "batch-averages", "instances-of-eight"]
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_what_is_not_finite_spreads_as_in_pytorch(name: str) -> None:
+    """It poisons its own statistics and no others."""
+    case = plain(name)
+    given = case.arguments()
+    x = given["x"]
+    flat = x.view(-1)
+    flat[x[0, 0].numel() // 2] = math.nan
+    flat[-1] = -math.inf
+    theirs = {at: value.clone() for at, value in given.items()}
+    y = case.op()(**given)
+    if case.mode == "group":
+        expected = functional.group_norm(x, case.groups)
+    elif case.mode == "instance":
+        expected = functional.instance_norm(x)
+    else:
+        expected = functional.batch_norm(**_names(theirs), training=case.own)
+    torch.testing.assert_close(y, expected, rtol=1e-4, atol=1e-4, equal_nan=True)
+    assert y.isnan().any() or not case.own
+    for at, value in given.items():
+        torch.testing.assert_close(value, theirs[at], rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
+def _names(given: dict[str, Any]) -> dict[str, Any]:
+    return {"input" if name == "x" else name: value for name, value in given.items()}
+
+
+def test_no_elements() -> None:
+    counter = torch.tensor(3, device="cuda")
+    mean, var = torch.zeros(4, device="cuda"), torch.ones(4, device="cuda")
+    op = BatchNormFwdOp(training=True, momentum=None)
+    for _ in range(2):
+        y = op(torch.empty(0, 4, 5, device="cuda"), mean, var, None, None, counter)
+        assert y.shape == (0, 4, 5)
+    assert (counter.item(), mean.sum().item(), var.sum().item()) == (5, 0.0, 4.0)
+    InstanceNormFwdOp()(torch.empty(2, 4, 0, device="cuda"), mean, var)
+    assert (mean.sum().item(), var.sum().item()) == (0.0, 4.0)
+    InstanceNormFwdOp()(torch.empty(0, 4, 5, device="cuda"), mean, var)
+    assert mean.isnan().all()
+    assert var.isnan().all()
+
+
+def test_strides_and_statistics_that_are_not_contiguous() -> None:
+    x = torch.randn(6, 16, 9, 9, device="cuda").half().to(memory_format=torch.channels_last)
+    wide = torch.zeros(16, 2, device="cuda")
+    var, expected = torch.ones(16, device="cuda"), [torch.zeros(16, device="cuda")]
+    expected.append(torch.ones(16, device="cuda"))
+    op = BatchNormFwdOp(training=True)
+    for _ in range(2):
+        y = op(x, wide[:, 0], var)
+        assert y.is_contiguous()
+        plain = op(x.contiguous(), *expected)
+        torch.testing.assert_close((y, wide[:, 0], var), (plain, *expected), rtol=0, atol=0)
+    assert (wide[:, 1] == 0).all()
+
+
+def test_compiles_cold() -> None:
+    case = CASES["batch-of-a-cluster"]
+    op, given = case.op(), case.arguments()
+    before = {name: value.clone() for name, value in given.items()}
+    recorder = GraphRecorder("inductor")
+    torch._dynamo.reset()
+    y = torch.compile(op, backend=recorder, fullgraph=True)(**given)
+    assert recorder.calls == [[type(op).compile_op_names[2]]]
+    assert op.serving_target == "tilelang"
+    compare(case, before, given, y)
+
+
+LARGE = {
+    "held": Case("group", (2**31 // 4096 + 3, 8, 512)),
+    "team": Case("group", (2**31 // 2**20 + 1, 8, 2**17)),
+    "split": Case("instance", (1, 1, 2**31 + 8)),
+    "batch": Case("batch", (2**31 // 2**18 + 1, 64, 4096), running=F32),
+    "flat": Case("batch", (2**31 // 4096 + 3, 8, 512), running=F32, own=False),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_offsets_pass_two_to_the_31(name: str) -> None:
+    """More than 2**31 elements: the last are read and written where they are."""
+    case = LARGE[name]
+    x = torch.empty(case.shape, device="cuda", dtype=F16).normal_()
+    given: dict[str, Any] = {"x": x}
+    if case.running is not None:
+        given["running_mean"] = torch.randn(case.shape[1], device="cuda")
+        given["running_var"] = torch.rand(case.shape[1], device="cuda") + 0.5
+    kept = {at: value.clone() for at, value in given.items() if at != "x"}
+    y = case.op()(**given)
+    assert not y.isnan().any()
+    ends = [x.view(-1)[:4096].double(), x.view(-1)[-4096:].double()]
+    if name == "flat":
+        mean, var = (kept[at].double()[:, None] for at in ("running_mean", "running_var"))
+        expected = [(end.view(8, 512) - mean) / (var + 1e-5).sqrt() for end in ends]
+    elif name == "held":
+        expected = [(end - end.mean()) / (end.var(correction=0) + 1e-5).sqrt() for end in ends]
+    else:
+        # So many normal numbers have the moments 0 and 1 as closely as float16 has to know.
+        expected = ends
+    for mine, right in zip((y.view(-1)[:4096], y.view(-1)[-4096:]), expected, strict=True):
+        torch.testing.assert_close(mine.double(), right.view(-1), rtol=3e-3, atol=3e-3)

@@ -1,0 +1,233 @@
+"""The channel norms' layouts: every shape has one that covers it and that a card can launch."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import shutil
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from tileops.core import tilelang_backend
+from tileops.norm.channels import layouts
+from tileops.norm.channels.layouts import (
+    ColumnsLayout,
+    ColumnsRunningLayout,
+    ColumnsSplitLayout,
+    FlatLayout,
+    HeldLayout,
+    NothingLayout,
+    SplitLayout,
+    TeamLayout,
+    choose_layout,
+    columns_of,
+)
+from tileops.norm.channels.numbers import launch_numbers, team_of
+from tileops.norm.channels.pieces import PASS_CONFIGS
+from tileops.norm.channels.shapes import Shape, divider
+from tileops.norm.channels.traits import Traits
+from tileops.norm.rows.configs import ITEMSIZE, shared_limit
+
+ARCHS = {"sm_80": 108, "sm_89": 142, "sm_90a": 132, "sm_100a": 148, "sm_unheard_of": 20}
+SPACES = (1, 2, 3, 7, 8, 49, 64, 100, 196, 441, 529, 1024, 3136, 12544, 65536, 2**20, 2**24 + 1)
+SIZES = [
+    (samples, channels)
+    for samples in (1, 2, 7, 64, 1000, 100_000)
+    for channels in (1, 3, 32, 40, 2048)
+]
+
+
+def shapes() -> Any:
+    for (samples, channels), space in itertools.product(SIZES, SPACES):
+        if samples * channels * space > 2**34:
+            continue
+        yield Shape("instance", samples, channels, space)
+        yield Shape("batch", samples, channels, space)
+        for groups in {1, channels} | ({8} if channels % 8 == 0 else set()):
+            yield Shape("group", samples, channels, space, groups)
+
+
+def fits(shape: Shape, layout: Any, dtype: str, arch: str, processors: int) -> None:
+    """Requires that the layout reach every element and ask for what a block may have."""
+    numbers, workspace = launch_numbers(shape, layout, False, processors)
+    vector = layout.vector
+    assert vector * ITEMSIZE[dtype] <= 16
+    assert workspace >= 0
+    assert getattr(layout, "cluster", 1) in ((1, 2, 4, 8, 16) if arch in layouts.CLUSTERS else (1,))
+    if isinstance(layout, (HeldLayout, SplitLayout, TeamLayout)):
+        assert shape.run % vector == 0
+        assert layout.straddle or shape.space % vector == 0
+        size = shape.size // vector
+        if not getattr(layout, "wide", False):
+            assert size < 2**31
+    if isinstance(layout, HeldLayout):
+        assert layout.lanes * layout.units <= 1024
+        assert layout.cluster * layout.lanes * layout.accesses >= size
+        assert layout.accesses * vector * ITEMSIZE[dtype] <= 128  # bytes of a thread's registers
+        assert layout.cluster == 1 or (layout.units == 1 and layout.lanes % 32 == 0)
+    elif isinstance(layout, TeamLayout):
+        members, part = int(numbers["members"]), int(numbers["part"])
+        assert 1 <= numbers["teams"] * members <= processors
+        assert part <= layout.capacity
+        assert members * part >= size > (members - 1) * part
+        assert members <= layout.threads
+        held = layout.depth * layout.capacity * vector * ITEMSIZE[dtype]
+        assert held + 4 * 3 * (layout.threads // 32) * 4 <= shared_limit(arch)
+        assert vector * ITEMSIZE[dtype] >= 4
+    elif isinstance(layout, SplitLayout):
+        parts, part = int(numbers["parts"]), int(numbers["part"])
+        assert parts * part >= size > (parts - 1) * part
+        assert shape.units * parts < 2**31
+        assert part < 2**31
+    elif isinstance(layout, FlatLayout):
+        assert shape.space % vector == 0
+        assert layout.wide or shape.elements < 2**31
+    else:
+        columns = columns_of(shape, vector, layout.threads)
+        assert columns is not None
+        assert columns.accesses <= layout.threads
+        assert columns.channels <= layouts.MOST_CHANNELS
+        assert columns.channels * shape.space == columns.accesses * vector
+        assert columns.tiles * columns.channels >= shape.channels
+        assert shape.channels * shape.space % vector == 0
+        rows = layout.threads // columns.accesses
+        if isinstance(layout, ColumnsLayout):
+            assert layout.cluster * rows * layout.accesses >= shape.samples
+            assert layout.accesses <= 16
+        else:
+            assert numbers["parts"] * numbers["part"] >= shape.samples
+            assert numbers["parts"] <= 65535
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("arch", ARCHS)
+def test_every_shape_has_a_layout_that_covers_it(arch: str, dtype: str) -> None:
+    for shape in shapes():
+        for aligned, own in itertools.product((True, False), repeat=2):
+            layout = choose_layout(shape, dtype, aligned, own, arch, ARCHS[arch])
+            try:
+                fits(shape, layout, dtype, arch, ARCHS[arch])
+            except AssertionError as error:
+                raise AssertionError(f"{shape} {aligned=} {own=} {layout}") from error
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 3), (2, 0, 3), (2, 4, 0)])
+def test_of_no_elements_nothing_is_launched(shape: tuple[int, int, int]) -> None:
+    for mode in ("group", "instance", "batch"):
+        sizes = Shape(mode, *shape, num_groups=2)  # type: ignore[arg-type]
+        assert choose_layout(sizes, "float16", True, True, "sm_90a", 132) == NothingLayout()
+
+
+#: Shapes of the tests on a card, and the program that each goes through on an H200.
+CHOSEN = [
+    (Shape("group", 8, 128, 1024, 32), HeldLayout),
+    (Shape("group", 2, 320, 128**2, 32), HeldLayout),
+    (Shape("group", 1, 512, 256**2, 32), TeamLayout),
+    (Shape("group", 1, 64, 2048**2, 32), TeamLayout),
+    (Shape("group", 1, 6, 4096**2, 2), SplitLayout),
+    (Shape("batch", 64, 256, 56**2), HeldLayout),
+    (Shape("batch", 64, 2048, 49), ColumnsLayout),
+    (Shape("batch", 100_000, 64, 1), ColumnsSplitLayout),
+]
+
+
+@pytest.mark.parametrize(("shape", "kind"), CHOSEN)
+def test_what_is_chosen_on_an_h200(shape: Shape, kind: type[Any]) -> None:
+    assert type(choose_layout(shape, "float16", True, True, "sm_90a", 132)) is kind
+
+
+def test_running_statistics_have_layouts_of_their_own() -> None:
+    flat = choose_layout(Shape("batch", 4, 8, 64), "float16", True, False, "sm_90a", 132)
+    assert flat == FlatLayout(256, 8, 4, wide=False)
+    columns = choose_layout(Shape("batch", 4, 8, 49), "float16", True, False, "sm_90a", 132)
+    assert columns == ColumnsRunningLayout(256, 8, 4)
+
+
+def test_division_by_a_number_known_at_the_launch() -> None:
+    """What the kernels do instead of a division, over the borders of every quotient."""
+    draw = random.Random(0)
+    divisors = [*range(1, 70), 3136, 2**30, 2**30 + 1, 2**31 - 1]
+    for divisor in [*divisors, *(draw.randrange(1, 2**31) for _ in range(500))]:
+        magic, shift = divider(divisor)
+        times = draw.randrange(2**31 // divisor)
+        for n in (0, 1, divisor - 1, divisor, times * divisor - 1, times * divisor, 2**31 - 1):
+            if 0 <= n < 2**31:
+                high = n * magic >> 32
+                assert high + n < 2**32
+                assert high + n >> shift == n // divisor
+
+
+def test_a_team_has_room_and_no_block_is_left_out_for_nothing() -> None:
+    """Of the teams that hold a unit, none would be faster by more than a fiftieth."""
+    layout = TeamLayout(1024, 8, 3, 1, 4, straddle=False)
+    for units, size in ((32, 2**17), (32, 2**19), (256, 25088), (64, 2**18), (5, 2**17 + 1)):
+        shape = Shape("instance", 1, units, size * 8)
+        teams, members = team_of(shape, layout, 132)
+        assert -(-size // members) <= layout.capacity
+        assert teams * members <= 132
+        time = -(-units // teams) * -(-size // members)
+        for others in range(1, 133):
+            if -(-size // others) <= layout.capacity:
+                other = -(-units // min(132 // others, units)) * -(-size // others)
+                assert other >= 0.98 * time
+
+
+PROGRAMS: dict[str, tuple[Traits, Any, str]] = {
+    "held": (
+        Traits("group", "float16", "float16", True, True),
+        HeldLayout(4, 256, 1, 5, 8, straddle=False, wide=False),
+        "mapa.shared::cluster",
+    ),
+    "team": (
+        Traits("batch", "bfloat16", "float32", True, True, "float32", True, True),
+        TeamLayout(1024, 8, 3, 1, 4, straddle=False),
+        "this_grid().sync()",
+    ),
+    "columns": (
+        Traits("batch", "float16", "float32", True, True, "float32", True),
+        ColumnsLayout(1, 512, 8, 7),
+        "uint4",
+    ),
+}
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="building needs nvcc")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_build_without_a_card(name: str) -> None:
+    """And take as many parameters as they are launched with."""
+    traits, layout, expected = PROGRAMS[name]
+    module = import_module(f"tileops.norm.channels.programs.{name}")
+    made: list[Any] = []
+
+    def make() -> Any:
+        made.append(getattr(module, name)(traits, layout))
+        return made[0]
+
+    program = tilelang_backend.build(make, arch="sm_90a", pass_configs=PASS_CONFIGS)
+    assert program.symbol == name
+    assert expected in program.source
+    assert len(made[0].params) == len(module.PARAMETERS)
+
+
+@pytest.mark.parametrize(
+    "name", ["held", "team", "split", "columns", "columns_split", "flat", "columns_running"]
+)
+def test_every_program_gets_its_numbers(name: str) -> None:
+    """Whatever is no tensor among a program's parameters is a number of the launch."""
+    made: dict[str, tuple[Shape, Any]] = {
+        "held": (Shape("group", 2, 8, 64, 2), HeldLayout(1, 32, 4, 1, 8, False, False)),
+        "team": (Shape("batch", 2, 8, 64), TeamLayout(1024, 8, 3, 1, 4, False)),
+        "split": (Shape("instance", 2, 8, 64), SplitLayout(256, 8, 4, False, False)),
+        "columns": (Shape("batch", 2, 8, 49), ColumnsLayout(1, 512, 8, 1)),
+        "columns_split": (Shape("batch", 2, 8, 49), ColumnsSplitLayout(512, 8, 4)),
+        "flat": (Shape("batch", 2, 8, 64), FlatLayout(256, 8, 4, False)),
+        "columns_running": (Shape("batch", 2, 8, 49), ColumnsRunningLayout(256, 8, 4)),
+    }
+    shape, layout = made[name]
+    numbers, workspace = launch_numbers(shape, layout, True, 132)
+    tensors = {"x", "weight", "bias", "y", "running_mean", "running_var", "counter"}
+    parameters = set(import_module(f"tileops.norm.channels.programs.{name}").PARAMETERS)
+    assert parameters - tensors - {"workspace", "eps", "momentum"} <= set(numbers)
+    assert ("workspace" in parameters) >= (workspace > 0 and name not in ("flat",))

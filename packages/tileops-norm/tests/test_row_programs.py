@@ -1,0 +1,236 @@
+"""The row programs without a GPU: the layouts cover every width, and the CUDA builds."""
+
+from __future__ import annotations
+
+import functools
+import math
+import shutil
+from typing import Any
+
+import pytest
+
+from tileops.core import tilelang_backend
+from tileops.norm.rows import choices, configs, ops, programs
+from tileops.norm.rows.configs import Build, RowConfig, WideConfig
+
+OPS = (
+    *(ops.RMS_NORM, ops.LAYER_NORM, ops.FUSED_ADD_RMS_NORM, ops.FUSED_ADD_LAYER_NORM),
+    *(ops.ADA_LAYER_NORM, ops.ADA_LAYER_NORM_ZERO, ops.RMS_NORM_PER_TOKEN_QUANT),
+    ops.FUSED_ADD_RMS_NORM_PER_TOKEN_QUANT,
+)
+DTYPES = ("float16", "bfloat16", "float32")
+PLACINGS = ("registers", "on_chip", "streaming")
+ARCHS = ("sm_80", "sm_89", "sm_90a", "sm_100a", "sm_unheard_of")
+#: The neighbours of everything at which a layout may change, and much of what is between.
+WIDTHS = sorted(
+    {
+        w
+        for w in (
+            *range(1, 300),
+            *range(300, 4200, 37),
+            *(
+                w + d
+                for p in range(8, 19)
+                for w in (2**p, 3 * 2 ** (p - 1), 5 * 2 ** (p - 2))
+                for d in (-8, -1, 0, 1, 8)
+            ),
+        )
+        if w <= configs.MAX_WIDTH
+    }
+)
+
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="building needs nvcc")
+
+
+def assert_valid(config: Any, n: int, dtype: str, aligned: bool, arch: str, where: Any) -> None:
+    """The layout reaches the whole row, and is one that CUDA can launch and memory can serve."""
+    chunks = math.ceil((n + (config.vector - 1 if config.phased else 0)) / config.vector)
+    assert config.accesses(n) * config.lanes * config.cluster >= chunks, where
+    assert config.vector * configs.ITEMSIZE[dtype] <= configs.ACCESS_BYTES, where
+    if not aligned:
+        assert (config.vector, config.phased) == (1, False), where
+    # Rows start where an access may, or are phased with accesses of 16 bytes.
+    if config.phased:
+        assert config.vector * configs.ITEMSIZE[dtype] == configs.ACCESS_BYTES, where
+    else:
+        assert n % config.vector == 0, where
+    lanes = config.lanes
+    assert lanes % 32 == 0 or (lanes < 32 and 32 % lanes == 0), where
+    assert 1 <= lanes * config.rows <= 1024, where
+    assert lanes * config.rows * config.blocks_per_sm <= 2048, where
+    assert config.cluster in (1, 2, 4, 8), where
+    assert config.cluster == 1 or (config.rows == 1 and arch.startswith(("sm_9", "sm_10"))), where
+    if isinstance(config, RowConfig):
+        held = config.accesses(n) * config.vector * configs.ITEMSIZE[dtype]
+        assert held <= 128 or config.vector == 1, where
+        assert config.accesses(n) <= 128, where
+    else:
+        assert config.in_registers % config.unroll == 0, where
+        assert config.in_shared % config.unroll == 0, where
+        assert config.in_registers * config.vector * configs.ITEMSIZE[dtype] <= 64, where
+        assert config.shared_bytes(dtype) <= configs.shared_limit(arch), where
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_width_has_a_layout(dtype: str, arch: str) -> None:
+    for op in OPS:
+        for aligned in (True, False):
+            for n in WIDTHS:
+                placing = choices.select(op, n, dtype, aligned, arch)
+                choice = choices.choose(placing, op, n, dtype, aligned, arch)
+                where = (op.name, n, aligned, placing, choice)
+                assert_valid(choice.config, n, dtype, aligned, arch, where)
+                if choice.many is not None:
+                    assert_valid(choice.many, n, dtype, aligned, arch, where)
+                    assert choice.many_rows > 1, where
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("aligned", [True, False])
+def test_streaming_serves_every_width(dtype: str, aligned: bool) -> None:
+    """It is what is left where nothing else fits, whatever ``select`` finds to fit."""
+    for n in WIDTHS:
+        for arch in ("sm_80", "sm_90a"):
+            choice = choices.choose("streaming", ops.RMS_NORM, n, dtype, aligned, arch)
+            assert_valid(choice.config, n, dtype, aligned, arch, (n, choice))
+
+
+def test_only_what_misses_wide_accesses_is_read_by_narrow_ones() -> None:
+    assert choices.layout(4096, "bfloat16", True) == (8, False)
+    assert choices.layout(4095, "bfloat16", True) == (8, True)
+    assert choices.layout(4095, "float32", True) == (4, True)
+    assert choices.layout(4095, "bfloat16", False) == (1, False)
+    # Eight bytes are wide enough, and short rows are not worth a phase.
+    assert choices.layout(4100, "bfloat16", True) == (4, False)
+    assert choices.layout(515, "float16", True) == (1, False)
+
+
+def test_choices_are_values() -> None:
+    """Equal questions give equal, hashable layouts: they are part of a kernel's identity."""
+    for placing in PLACINGS:
+        first, second = (choices.choose(placing, ops.LAYER_NORM, 4096, "float16") for _ in range(2))
+        assert first == second
+        assert hash(first) == hash(second)
+
+
+@pytest.mark.parametrize(
+    ("op", "build", "names"),
+    [
+        (ops.RMS_NORM, Build(8, "float16", RowConfig(1, 128, 8, True)), "x y m eps"),
+        (
+            ops.RMS_NORM,
+            Build(8, "float16", RowConfig(1, 128, 8, True), weight="float32", offset=True),
+            "x weight y m eps offset",
+        ),
+        (
+            ops.FUSED_ADD_LAYER_NORM,
+            Build(8, "float16", RowConfig(1, 128, 8, True), bias="float16"),
+            "x residual bias y residual_out m eps",
+        ),
+        (
+            ops.ADA_LAYER_NORM_ZERO,
+            Build(8, "float16", RowConfig(1, 128, 8, True)),
+            "x residual gate scale shift y residual_out m eps gate_rows scale_rows shift_rows",
+        ),
+        (
+            ops.FUSED_ADD_RMS_NORM_PER_TOKEN_QUANT,
+            Build(8, "float16", RowConfig(1, 128, 8, True), weight="float16", bounded=True),
+            "x residual weight y row_scale residual_out m eps bound",
+        ),
+    ],
+)
+def test_a_program_is_launched_with_what_its_op_has(op: Any, build: Build, names: str) -> None:
+    assert " ".join(programs.parameters(op, build)) == names
+
+
+@functools.cache
+def built(op: Any, build: Build, arch: str) -> tilelang_backend.Program:
+    return tilelang_backend.build(lambda: programs.program(op, build), arch=arch)
+
+
+def chosen(op: Any, n: int, dtype: str, arch: str, **more: Any) -> Build:
+    placing = choices.select(op, n, dtype, True, arch)
+    return Build(n, dtype, *choices.choose(placing, op, n, dtype, True, arch), **more)
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("op", "build", "expected"),
+    [
+        (
+            ops.RMS_NORM,
+            Build(4096, "bfloat16", RowConfig(256, 1, 8, True), weight="float32"),
+            ("rows::get<16, 0, false>", "rows::get<32, 1, true>", "__launch_bounds__(256, 1)"),
+        ),
+        (
+            ops.LAYER_NORM,
+            Build(513, "float16", RowConfig(64, 2, 8, True, phased=True), bias="float16"),
+            ("rows::get_part<16, 2>", "rows::get_shifted<16, 1, true>", "rows::put_part<16, 2>"),
+        ),
+        (
+            ops.FUSED_ADD_RMS_NORM_PER_TOKEN_QUANT,
+            Build(16384, "bfloat16", RowConfig(128, 1, 8, False, cluster=4), weight="bfloat16"),
+            ("rows::send", "rows::to_float8<8>", "rows::cluster_wait"),
+        ),
+        (
+            ops.ADA_LAYER_NORM_ZERO,
+            Build(70000, "float16", WideConfig(1024, 8, 4, 4, 4)),
+            ("shared", "gate_rows"),
+        ),
+    ],
+)
+def test_each_kind_of_program_builds(op: Any, build: Build, expected: tuple[str, ...]) -> None:
+    """The CUDA compiles, with the accesses that it should have."""
+    program = built(op, build, "sm_90a")
+    assert program.symbol == op.name
+    for text in expected:
+        assert text in program.source
+
+
+@needs_nvcc
+def test_a_program_of_two_layouts_holds_both() -> None:
+    """A call with more rows than ``many_rows`` builds nothing: the other layout is there."""
+    build = chosen(ops.RMS_NORM, 8192, "bfloat16", "sm_90a", weight="bfloat16")
+    assert build.many is not None
+    source = built(ops.RMS_NORM, build, "sm_90a").source
+    assert source.count("__launch_bounds__") == 2
+
+
+@needs_nvcc
+@pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_100a"])
+def test_other_architectures_build(arch: str) -> None:
+    """What holds rows in shared memory, quantizes, and on some spans a cluster."""
+    op = ops.RMS_NORM_PER_TOKEN_QUANT
+    build = chosen(op, 200000, "bfloat16", arch, weight="bfloat16")
+    assert built(op, build, arch).symbol == op.name
+
+
+@needs_nvcc
+def test_a_program_travels_without_tilelang(tmp_path: Any) -> None:
+    """An exported library opens through ``load`` and offers the same entry function."""
+    build = Build(4096, "bfloat16", RowConfig(256, 1, 8, True), weight="float32")
+    program = built(ops.RMS_NORM, build, "sm_90a")
+    path = tmp_path / "program.so"
+    program.export(path)
+    entry = tilelang_backend.load(path, program.symbol)
+    with pytest.raises(RuntimeError, match="num_args should be 5"):
+        entry()
+
+
+def test_an_architecture_is_named_from_its_capability() -> None:
+    """The "a" targets are those whose newest instructions need one."""
+    named = {c: tilelang_backend.arch_of_capability(*c) for c in ((8, 0), (8, 9), (9, 0), (10, 0))}
+    assert named == {(8, 0): "sm_80", (8, 9): "sm_89", (9, 0): "sm_90a", (10, 0): "sm_100a"}
+
+
+def test_a_failing_build_says_what_failed() -> None:
+    """Whatever a factory or the compiler raises arrives as one type, with its cause."""
+
+    def factory() -> Any:
+        raise ValueError("no such layout")
+
+    with pytest.raises(tilelang_backend.KernelBuildError) as caught:
+        tilelang_backend.build(factory, arch="sm_90a")
+    assert str(caught.value) == "building factory for sm_90a failed: no such layout"
+    assert isinstance(caught.value.__cause__, ValueError)

@@ -1,0 +1,53 @@
+"""A repository of one's own to try the tools on."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tools.workspace import ROOT
+
+Commit = Callable[..., str]
+
+PARTS = ("manifest", "packages", "schema", "tools", "pyproject.toml", "LICENSE", "README.md")
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A copy of what the tools read of this repository, which a test may change."""
+    target = tmp_path / "repository"
+    target.mkdir()
+    ignore = shutil.ignore_patterns("__pycache__", "node_modules")
+    for part in PARTS:
+        if (ROOT / part).is_dir():
+            shutil.copytree(ROOT / part, target / part, ignore=ignore)
+        else:
+            shutil.copy(ROOT / part, target / part)
+    return target
+
+
+@pytest.fixture
+def commit(repository: Path) -> Commit:
+    """Commits all that there is, and returns the commit."""
+    if shutil.which("git") is None:
+        pytest.skip("needs git")
+
+    def run(*arguments: str) -> str:
+        who = ("-c", "user.name=Nobody", "-c", "user.email=nobody@example.org")
+        command = ["git", "-C", str(repository), *who, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    def make(tag: str | None = None) -> str:
+        run("add", "--all")
+        run("commit", "--quiet", "--allow-empty", "--message", "A step")
+        if tag is not None:
+            run("tag", tag)
+        return run("rev-parse", "HEAD")
+
+    run("init", "--quiet", "--initial-branch=work")
+    return make
