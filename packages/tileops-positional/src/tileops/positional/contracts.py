@@ -353,22 +353,6 @@ _case(
 
 _case(AlibiFwdOp, "float32", {"seq_len": 37, "num_heads": 12}, {}, torch.float32, _alibi_oracle)
 _case(
-    AlibiFwdOp,
-    "bfloat16",
-    {"seq_len": 64, "num_heads": 8, "dtype": torch.bfloat16},
-    {},
-    torch.bfloat16,
-    _alibi_oracle,
-)
-_case(
-    SinusoidalFwdOp,
-    "float32",
-    {"seq_len": 70, "d_model": 36},
-    {},
-    torch.float32,
-    _sinusoidal_oracle,
-)
-_case(
     SinusoidalFwdOp,
     "float16-halves",
     {"seq_len": 33, "d_model": 64, "interleaved": False, "dtype": torch.float16},
