@@ -23,8 +23,8 @@ PLANNED = {
     "GroupNorm InstanceNorm BatchNorm RMSNormPerTokenQuant FusedAddRMSNormPerTokenQuant",
     "attention": "GQAPrefill GQAPrefillWithLSE GQAPrefillVarlen GQAPaged PagedKVCacheWrite "
     "MergeAttentionStates MLADecodePaged",
-    "positional": "Alibi Sinusoidal RoPE RoPELlama31 RoPEYaRN RoPECache RoPEMultimodal "
-    "FusedQKNormRoPE",
+    "positional": "Alibi Sinusoidal RoPE RoPELlama31 RoPEYaRN RoPELongRoPE RoPECache "
+    "RoPEMultimodal FusedQKNormRoPE",
     "composite": "PreNormAttention GatedMLP TransformerBlock AdaLNZeroBlock",
 }
 

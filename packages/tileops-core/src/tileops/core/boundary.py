@@ -7,6 +7,7 @@ import json
 import linecache
 import sys
 import types
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,7 +15,14 @@ import torch
 from tileops.core import checks
 from tileops.core.autograd import autograd_kernel
 from tileops.core.errors import TileOpsError
-from tileops.core.generate import BOUNDARY_ABI, argument_names, generate, operator_signature
+from tileops.core.factory import call_factory, check_entry, is_factory
+from tileops.core.generate import (
+    BOUNDARY_ABI,
+    argument_names,
+    generate,
+    generate_factory,
+    operator_signature,
+)
 from tileops.core.instances import exported, find, find_for_trace, known_class, live
 from tileops.core.lazy import resolving_kernel
 from tileops.core.locks import ForkSafeLock
@@ -32,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["GENERATED", "attach", "digest", "is_generated"]
 
 GENERATED = ("__call__", "_call_boundary", "_infer")
-"""The generated methods of every op that has a boundary; each branch has more of its own."""
+"""The generated methods of every op but a composite; each branch of a boundary has more."""
 
 
 def digest(entry: Entry) -> str:
@@ -57,6 +65,11 @@ def attach(cls: type[Op], entry: Entry) -> None:
     cls._identity = f"{cls.__name__}@{digest(entry)}"
     if entry.has_boundary:
         _give_boundary(cls, entry)
+    elif is_factory(entry):
+        check_entry(entry)
+        cls._device_params = tuple(str(output.device) for output in entry.signature.outputs)
+        cls._generated_source = source = generate_factory(entry)
+        _give_methods(cls, _execute(cls, source, _namespace(entry)), GENERATED)
     # Last: a class whose operators are refused must not be found by a key.
     known_class(cls._identity, cls)
 
@@ -71,14 +84,18 @@ def _give_boundary(cls: type[Op], entry: Entry) -> None:
         namespace[f"_op_{index}"] = overload
         namespace[f"_dispatch_{index}"] = shortcut(overload, namespace[f"_operator_{index}"])
     branches = [f"_{role}_{index}" for role in ("fake", "run") for index in _indices(entry)]
-    for name in (*GENERATED, *branches):
+    _give_methods(cls, namespace, (*GENERATED, *branches))
+    cls._generated_source = source
+    cls._argument_names = tuple(argument_names(entry, branch) for branch in entry.branches)
+    cls.compile_op_names = entry.compile_op_names
+
+
+def _give_methods(cls: type[Op], namespace: dict[str, Any], names: Sequence[str]) -> None:
+    for name in names:
         method = namespace[name]
         method.__qualname__ = f"{cls.__qualname__}.{name}"
         method.__module__ = cls.__module__
         setattr(cls, name, method)
-    cls._generated_source = source
-    cls._argument_names = tuple(argument_names(entry, branch) for branch in entry.branches)
-    cls.compile_op_names = entry.compile_op_names
 
 
 def is_generated(method: Any) -> bool:
@@ -129,6 +146,7 @@ def _namespace(entry: Entry) -> dict[str, Any]:
         "_live": live,
         "_find_for_trace": find_for_trace,
         "_serve": serve,
+        "_call_factory": call_factory,
         "_no_branch": _no_branch,
         "_word": word,
         "_refuse_overlap": refuse_overlap,

@@ -16,6 +16,7 @@ import torch
 
 from tileops.core.dtypes import dtype_name
 from tileops.core.errors import TileOpsError
+from tileops.core.factory import place
 from tileops.core.families import load_families
 from tileops.core.op import Op
 from tileops.manifest import MISSING, Entry
@@ -65,7 +66,7 @@ def check_class(entry: Entry, cls: type[Op]) -> list[Fault]:
             )
         ]
     faults = [*_parameters(entry, cls), *_boundary(entry, cls)]
-    if entry.has_boundary and not faults:
+    if not entry.composition and not faults:
         for workload in entry.workloads:
             faults += _workload(entry, cls, workload)
     return faults
@@ -95,7 +96,7 @@ def _parameters(entry: Entry, cls: type[Op]) -> Iterable[Fault]:
             f"({found})",
             f"mend {cls.__qualname__}.__init__ or signature.params",
         )
-    if entry.composition or not signature.inputs:
+    if entry.composition:
         return
     inputs = [
         _word(spec.name, MISSING if spec.optional is False else None, False)
@@ -121,6 +122,8 @@ def _parameters(entry: Entry, cls: type[Op]) -> Iterable[Fault]:
 def _word(name: str, default: Any, keyword_only: bool) -> tuple[str, bool]:
     if isinstance(default, (list, tuple)):
         default = tuple(default)
+    if isinstance(default, torch.dtype):
+        default = dtype_name(default)
     return (name if default is MISSING else f"{name}={default!r}"), keyword_only
 
 
@@ -154,7 +157,7 @@ def _boundary(entry: Entry, cls: type[Op]) -> Iterable[Fault]:
 
 
 def _workload(entry: Entry, cls: type[Op], workload: Workload) -> Iterable[Fault]:
-    call = resolve(entry, workload)
+    call = place(entry, resolve(entry, workload), "meta")
     try:
         op = cls(**call.params)
         results = op(**meta_arguments(call))

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tileops.core import serve, sharing
+import torch
+
+from tileops.core import factory, serve, sharing
 from tileops.core.boundary import GENERATED, attach, is_generated
 from tileops.core.errors import DefinitionError, ParamError
 from tileops.core.instances import adopt, describe
@@ -15,7 +17,6 @@ from tileops.manifest import Entry, ManifestError, load_entry
 from tileops.manifest.load import NAMESPACE
 
 if TYPE_CHECKING:
-    import torch
     from typing_extensions import Self
 
     from tileops.core.warm_up import WarmUpReport
@@ -46,9 +47,11 @@ class Op:
 
     _identity: ClassVar[str]
     _generated_source: ClassVar[str] = ""
-    _argument_names: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    _argument_names: ClassVar[tuple[tuple[str, ...], ...]] = ((),)
 
-    # Generated where the entry has a boundary.
+    _device_params: ClassVar[tuple[str, ...]] = ()
+
+    # Generated, but for composites.
     _infer: ClassVar[Callable[..., tuple[Any, ...]]]
 
     _key: str
@@ -158,7 +161,29 @@ class Op:
             KernelBuildError: the kernel could not be built.
             CaptureError: it would have to be built while a CUDA graph is captured.
         """
+        # Dynamo folds the first condition; the second is false of whatever has an operator.
+        if torch.compiler.is_dynamo_compiling() and not self.compile_op_names:
+            return factory.traced_kernel(self, interface, call)
         return serve.kernel_for(self, interface, call)
+
+    def check_values(self, holds: torch.Tensor, message: Callable[[], str]) -> None:
+        """Requires of the call in flight what its tensors' values show: ``holds``, 0-d, is true.
+
+        For ``forward`` of an op whose params ask for such a check, at every call: it waits for the
+        device. ``message`` says what is wrong, behind the op's name.
+
+        Raises:
+            ArgumentError: ``holds`` is false.
+            CaptureError: a CUDA graph is being captured.
+        """
+        serve.check_values(self, holds, message)
+
+    def output_device(self) -> torch.device | None:
+        """Where the call in flight puts its first output, for ``forward`` of an op without inputs.
+
+        None, where dynamo traces, is PyTorch's default device.
+        """
+        return factory.output_device(self)
 
     @property
     def serving_target(self) -> str | None:
@@ -238,7 +263,7 @@ def _check_names(cls: type[Op], entry: Entry) -> None:
                 f"{cls.__module__}.{cls.__qualname__}: the param {param.name!r} would hide what "
                 f"every op has under this name; rename it in the entry"
             )
-    for name in GENERATED if entry.has_boundary else ():
+    for name in () if entry.composition else GENERATED:
         own = cls.__dict__.get(name)
         # A class that a decorator makes a second time brings what was generated for the first.
         if own is not None and not is_generated(own):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 from tileops.core.instances import find
 from tileops.core.kernels import Kernel, fills
@@ -24,7 +24,7 @@ from tileops.core.writes import WriteWatch
 if TYPE_CHECKING:
     from tileops.core.op import Op
 
-__all__ = ["Build", "Request", "planning"]
+__all__ = ["Build", "Request", "current_planner", "planning"]
 
 
 class Build(NamedTuple):
@@ -61,6 +61,12 @@ def planning() -> Iterator[list[Request]]:
     mode = _Planner()
     with mode:
         yield mode.requests
+
+
+def current_planner() -> _Planner | None:
+    """The planner that this thread's calls are seen by, if it is the innermost mode."""
+    mode = _get_current_dispatch_mode()
+    return mode if isinstance(mode, _Planner) else None
 
 
 class _Planner(TorchDispatchMode):
@@ -102,6 +108,12 @@ class _Planner(TorchDispatchMode):
         named = {name: given[name] for name in names[len(inputs) :]}
         with context, torch._C._DisableAutocast(), torch.no_grad():
             op.forward(*inputs, **named)
+
+    def plan_factory(self, op: Op, specs: dict[str, Any]) -> Any:
+        """Runs ``forward`` of an op that takes no tensor, so has no operator to be seen by."""
+        target = Target("planning", lambda _: False, self._kernel)
+        with self, CallContext(op, target, specs, {}), torch.no_grad():
+            return op.forward()
 
     def _kernel(self, op: Op, interface: str, call: Any) -> Callable[..., Any]:
         self.requests.append(Request(op, interface, call))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from tileops.core.dtypes import dtype_name
-from tileops.core.errors import CaptureError, TileOpsError
+from tileops.core.errors import ArgumentError, CaptureError, TileOpsError
 from tileops.core.plans import Launch, Plan, replay
 from tileops.core.results import enforce
 from tileops.core.targets import Target, kernel_of, resolve
@@ -29,6 +29,7 @@ __all__ = [
     "KernelInUse",
     "OutputSpec",
     "State",
+    "check_values",
     "current",
     "kernel_for",
     "kernels_in_use",
@@ -70,6 +71,7 @@ class CallContext:
         "launches",
         "op",
         "outer",
+        "reads_values",
         "specs",
         "target",
         "watch",
@@ -91,6 +93,7 @@ class CallContext:
         self.built: dict[Any, Callable[..., Any]] = {}
         self.launches: list[Launch] = []
         self.allocated: list[torch.Tensor] = []
+        self.reads_values = False
         self.watch = watch or WriteWatch({}, ())
         self.written = self.watch.written
         self.outer: CallContext | None = None
@@ -160,6 +163,26 @@ def kernel_for(op: Op, interface: str, call: Any) -> Callable[..., Any]:
         return _one_or_all(results)
 
     return launch
+
+
+def check_values(op: Op, holds: torch.Tensor, message: Callable[[], str]) -> None:
+    """Requires that ``holds``, a 0-d tensor made of the call's values, be true.
+
+    Raises:
+        ArgumentError: it is not.
+        CaptureError: a CUDA graph is being captured, in which nothing can be read.
+    """
+    context = current(op)
+    context.reads_values = True
+    if holds.device.type == "meta":
+        return  # planning: see tileops.core.planning
+    if holds.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        raise CaptureError(
+            f"{type(op).__name__}: the op checks its tensors' values at each call, and none can be "
+            f"read while a CUDA graph is captured; build an op without the check"
+        )
+    if not bool(holds):
+        raise ArgumentError(f"{type(op).__name__}: {message()}")
 
 
 class KernelInUse(NamedTuple):
@@ -310,7 +333,7 @@ def _keep_plan(
     branch = type(op).entry.branches[index]
     settled = key[1]
     plan: Plan | None = None
-    if settled and not context.watch.forward_wrote:
+    if settled and not context.watch.forward_wrote and not context.reads_values:
         plan = replay(
             context.launches,
             arguments,

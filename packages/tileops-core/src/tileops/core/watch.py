@@ -13,11 +13,14 @@ them for this purpose, and where one is missing every call goes through the disp
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.autograd.forward_ad
 import torch.autograd.profiler
+import torch.overrides
+from torch.utils._device import DeviceContext
 
 __all__ = [
     "EXPORTING",
@@ -25,8 +28,11 @@ __all__ = [
     "TRACED",
     "UNTRACED",
     "UNWATCHED",
+    "default_device",
     "dispatcher_bypass",
+    "not_compiled",
     "set_dispatcher_bypass",
+    "traces",
 ]
 
 _NEEDED = (
@@ -136,3 +142,55 @@ UNWATCHED = (
 UNTRACED = "not _compiling()"
 """The condition, for a call, that is asked before them: dynamo folds it while it traces, and reads
 nothing further."""
+
+
+_AVAILABLE = _available()
+
+
+def traces() -> bool:
+    """Whether anything but dynamo traces, fakes or transforms what PyTorch does in this thread.
+
+    Any dispatch or function mode counts, since some trace, but not the one behind ``with
+    torch.device(...)``. What only watches, as the profiler, does not. Where this PyTorch cannot
+    say, the answer is yes.
+    """
+    if not _AVAILABLE:
+        return True
+    return bool(
+        torch._C._len_torch_dispatch_stack()
+        or torch._C._dispatch_tls_is_dispatch_key_included(torch._C.DispatchKey.PreDispatch)
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._is_tracing()
+        or (torch._C._len_torch_function_stack() and _function_mode())
+    )
+
+
+def _function_mode() -> bool:
+    """Whether a function mode is on that does more than to set the default device."""
+    found = torch.overrides._get_current_function_mode_stack()
+    return any(not isinstance(mode, DeviceContext) for mode in found)
+
+
+def not_compiled(function: Callable[..., Any], *arguments: Any) -> Any:
+    """``function(*arguments)``, kept from dynamo as ``torch.compiler.disable`` would.
+
+    Where a graph breaks, dynamo compiles the functions that the rest calls one by one, each as if
+    it had been asked for.
+    """
+    # torch.compiler.disable imports dynamo, which takes as long as importing torch does.
+    set_callback = torch._C._dynamo.eval_frame.set_eval_frame
+    callback = set_callback(None)
+    try:
+        return function(*arguments)
+    finally:
+        set_callback(callback)
+
+
+def default_device() -> torch.device:
+    """PyTorch's default device: the CPU, unless a function mode says another."""
+    if not _AVAILABLE or torch._C._len_torch_function_stack():
+        return torch.get_default_device()
+    return _CPU
+
+
+_CPU = torch.device("cpu")

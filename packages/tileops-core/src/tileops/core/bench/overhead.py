@@ -21,6 +21,7 @@ from tileops.core.bench.rows import make_case, measure
 from tileops.core.bench.subjects import Case, local_subjects
 from tileops.core.bench.timers import timer_for
 from tileops.core.errors import TileOpsError
+from tileops.core.factory import place
 from tileops.core.op import Op
 from tileops.core.testing import GraphRecorder
 from tileops.manifest.calls import least_work, resolve
@@ -139,7 +140,7 @@ def request_of(
     cls: type[Op], workload: Workload, device: torch.device, backend: str = "inductor"
 ) -> dict[str, Any]:
     """What a fresh process is told of a workload's call; ``do`` is to be added."""
-    call = resolve(cls.entry, workload)
+    call = place(cls.entry, resolve(cls.entry, workload), device)
     return {
         "module": _module(cls),
         "op": cls.__name__,
@@ -225,7 +226,7 @@ class _Layer(torch.nn.Module):
 
 def _graphs(cls: type[Op], workload: Workload, device: torch.device) -> list[float]:
     """How many graphs layers take that are compiled each on its own."""
-    call = resolve(cls.entry, workload)
+    call = place(cls.entry, resolve(cls.entry, workload), device)
     arguments = make_arguments(cls.__name__, call, device, 0)
     recorder = GraphRecorder("eager")
     torch._dynamo.reset()

@@ -14,6 +14,7 @@ from tileops.core.bench.peers import PeerProcess
 from tileops.core.bench.subjects import AGAIN, Case, Subject, local_subjects, peer_subject
 from tileops.core.bench.timers import CpuTimer, CudaTimer
 from tileops.core.errors import BenchError
+from tileops.core.factory import place
 from tileops.core.op import Op
 from tileops.manifest.calls import least_work, resolve
 from tileops.manifest.model import Workload
@@ -28,7 +29,7 @@ def make_case(cls: type[Op], workload: Workload, device: torch.device, seed: int
         BenchError: the workload does not say what some input holds.
         TileOpsError: the reference does not serve the call.
     """
-    call = resolve(cls.entry, workload)
+    call = place(cls.entry, resolve(cls.entry, workload), device)
     op = cls(**call.params)
     arguments = make_arguments(cls.__name__, call, device, seed)
     return Case(op, workload.label, call, arguments, device, truth_of(op, call, arguments))

@@ -25,7 +25,7 @@ from tileops.core.generate.writer import Writer
 from tileops.manifest import Entry
 from tileops.manifest.model import Branch
 
-__all__ = ["BOUNDARY_ABI", "argument_names", "generate", "operator_signature"]
+__all__ = ["BOUNDARY_ABI", "argument_names", "generate", "generate_factory", "operator_signature"]
 
 BOUNDARY_ABI = 1
 """Raised with any change to generated schemas, fakes or gradients: compiled artefacts rely on
@@ -42,6 +42,18 @@ def generate(entry: Entry) -> str:
     put_infer(writer)
     for index, branch in enumerate(entry.branches):
         put_branch(writer, index, branch)
+    return "\n".join(writer.lines) + "\n"
+
+
+def generate_factory(entry: Entry) -> str:
+    """The source of the methods of ``entry``, whose calls take no tensor."""
+    writer = Writer(entry)
+    writer.put(f"# {entry.name}: written from its manifest entry; it takes no tensor")
+    for name in ("__call__", "_call_boundary"):
+        writer.put()
+        with writer.block(f"def {name}(self):"):
+            writer.put("return _call_factory(self)")
+    put_infer(writer)
     return "\n".join(writer.lines) + "\n"
 
 

@@ -1,0 +1,5 @@
+"""ALiBi."""
+
+from tileops.positional.alibi.op import AlibiFwdOp
+
+__all__ = ["AlibiFwdOp"]

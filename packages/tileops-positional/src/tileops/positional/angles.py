@@ -1,0 +1,50 @@
+"""Angles for the kernels, as fractions of a turn in 64-bit integers.
+
+A position times a frequency in float32 loses ``position * frequency * 2**-24`` of the angle: at
+position 100,000 that is 6e-3 for a frequency of 1. Here a frequency is the integer ``frequency /
+(2 pi) * 2**64``. Its product with a position, modulo 2**64, is the angle modulo a turn, for any
+int64 position, negative ones too; only the frequency itself is rounded, to float64's 53 bits. The
+upper half of the product is the angle to 2**-32 of a turn.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+import torch
+
+from tileops.core.errors import CaptureError
+
+__all__ = ["device_turns", "turns"]
+
+
+def turns(frequencies: Sequence[float]) -> list[int]:
+    """Each frequency (radians a position) in 2**-64 of a turn a position, as an int64."""
+    found = (round(frequency / (2 * math.pi) * 2.0**64) % 2**64 for frequency in frequencies)
+    return [turn - 2**64 if turn >= 2**63 else turn for turn in found]
+
+
+def device_turns(words: tuple[int, ...], device: torch.device) -> torch.Tensor:
+    """``words`` as an int64 tensor on ``device``, the same one whenever they are asked for.
+
+    It lives as long as the process: a captured CUDA graph goes on reading it when the op that it
+    was captured from is gone. One takes a few hundred bytes.
+
+    Raises:
+        CaptureError: it is not there yet, and a CUDA graph is being captured.
+    """
+    return _device_turns(words, device)
+
+
+@functools.cache
+def _device_turns(words: tuple[int, ...], device: torch.device) -> torch.Tensor:
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        raise CaptureError(
+            f"frequencies are copied to {device} at their first use, which cannot be done while a "
+            f"CUDA graph is captured; call the op once before the capture, then capture again"
+        )
+    # An inference tensor, made in a call under inference_mode, would serve all later calls too.
+    with torch.inference_mode(False):
+        return torch.tensor(words, dtype=torch.int64, device=device)

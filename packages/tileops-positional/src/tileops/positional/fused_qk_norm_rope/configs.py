@@ -1,0 +1,110 @@
+"""How the fused program is laid out. Pure Python: no torch, no TileLang.
+
+Sizes are in elements, dtypes are TileLang's names.
+"""
+
+import math
+from dataclasses import dataclass
+
+from tileops.positional.rope.configs import ACCESS_BYTES, ITEMSIZE, MOST_ANGLES
+
+__all__ = ["FusedConfig", "FusedShape", "choose_config"]
+
+#: Elements of a head that a thread holds at most, 16-bit ones in 32 registers.
+MOST_HELD = 64
+
+
+@dataclass(frozen=True)
+class FusedShape:
+    """What a program is made for; the number of tokens is known at the launch only.
+
+    Attributes:
+        dtype: of the packed tensor.
+        weight_dtype: of both weights.
+        heads_q: query heads.
+        heads_k: key heads.
+        heads_v: value heads.
+        head_dim: the size of a head.
+        rotary_dim: how much of a head is rotated, from its start; even.
+        interleaved: whether neighbours make a pair, rather than the two halves.
+        inplace: whether the result is the packed tensor itself.
+        positions: dtype of the position ids, or None where tokens are counted.
+        cache: dtype of the table of cosines and sines, or None where they are computed.
+    """
+
+    dtype: str
+    weight_dtype: str
+    heads_q: int
+    heads_k: int
+    heads_v: int
+    head_dim: int
+    rotary_dim: int
+    interleaved: bool
+    inplace: bool
+    positions: str | None
+    cache: str | None
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of a head, each turned by an angle."""
+        return self.rotary_dim // 2
+
+    @property
+    def normalized(self) -> int:
+        """Heads that are normalized and rotated."""
+        return self.heads_q + self.heads_k
+
+
+@dataclass(frozen=True)
+class FusedConfig:
+    """A head to a few lanes of a warp, whole tokens to a block.
+
+    Attributes:
+        threads: threads of a block.
+        tokens: tokens that a block takes.
+        lanes: threads that share a head: a power of two up to 32.
+        vector: elements of an access; an item is as many pairs, in two accesses.
+        batch: heads that a thread reads its part of before it writes any.
+        held: whether a head stays in registers from its sum to its result, rather than being read
+            again; its angles are then in shared memory, and else worked out where they are used.
+    """
+
+    threads: int
+    tokens: int
+    lanes: int
+    vector: int
+    batch: int
+    held: bool
+
+    def items(self, shape: FusedShape) -> int:
+        """Items of a head that a lane has, where it has the most."""
+        return -(-shape.pairs // (self.vector * self.lanes))
+
+    def rest(self, shape: FusedShape) -> int:
+        """Accesses to what is not rotated that a lane has, where it has the most."""
+        return -(-(shape.head_dim - shape.rotary_dim) // (self.vector * self.lanes))
+
+
+def choose_config(shape: FusedShape, alignment: int) -> FusedConfig:
+    """The layout for heads of ``shape`` in tensors that start at multiples of ``alignment`` bytes.
+
+    Untimed so far. A lane has one item, or two accesses of the rest; at least 256 lanes a block, as
+    many threads as make the fewest rounds of at most 256, and two heads in flight a lane.
+    """
+    most = ACCESS_BYTES // ITEMSIZE[shape.dtype]
+    if alignment < ACCESS_BYTES:
+        # The same number of a weight's elements is read at once, and may take more bytes.
+        widest = max(ITEMSIZE[shape.dtype], ITEMSIZE[shape.weight_dtype])
+        most = max(alignment // widest, 1)
+    vector = math.gcd(shape.pairs, shape.head_dim, most)
+    rest = (shape.head_dim - shape.rotary_dim) // vector
+    wanted = max(shape.pairs // vector, -(-rest // 2), 1)
+    lanes = min(1 << (wanted - 1).bit_length(), 32)
+    probe = FusedConfig(0, 0, lanes, vector, 0, True)
+    per_lane = (2 * probe.items(shape) + probe.rest(shape)) * vector
+    held = per_lane <= MOST_HELD and shape.pairs <= MOST_ANGLES
+    share = shape.normalized * lanes
+    tokens = max(min(256 // share, MOST_ANGLES // shape.pairs if held else 32, 32), 1)
+    rounds = -(-share * tokens // 256)
+    threads = -(-share * tokens // (rounds * 32)) * 32
+    return FusedConfig(threads, tokens, lanes, vector, min(rounds, 2) if held else 1, held)

@@ -1,0 +1,137 @@
+"""The frequencies of rotary embeddings, and how models that were trained for longer scale them.
+
+A *rotation* is what a kind of rotary embedding comes down to: one frequency for each pair, in
+radians a position, and a factor of all cosines and sines. All of it is float64; the public
+definitions compute the same in float32.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+
+__all__ = ["Rotation", "default_rotation", "llama31_rotation", "longrope_rotation", "yarn_rotation"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rotation:
+    """Each pair's frequency, and more.
+
+    Attributes:
+        frequencies: radians a position, one for each pair.
+        scale: what cosines and sines are multiplied by.
+        rows: which row of the position ids each pair goes by, or None where there is one row.
+    """
+
+    frequencies: tuple[float, ...]
+    scale: float = 1.0
+    rows: tuple[int, ...] | None = None
+
+    def __hash__(self) -> int:
+        # Of a hundred numbers, at each look-up of a kernel.
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash((self.frequencies, self.scale, self.rows))
+
+
+def _inverse_powers(rotary_dim: int, base: float) -> list[float]:
+    return [base ** (-2 * i / rotary_dim) for i in range(rotary_dim // 2)]
+
+
+@functools.lru_cache(maxsize=128)
+def default_rotation(rotary_dim: int, base: float) -> Rotation:
+    """``f_i = base ** (-2 i / rotary_dim)`` (https://arxiv.org/abs/2104.09864)."""
+    return Rotation(tuple(_inverse_powers(rotary_dim, base)))
+
+
+@functools.lru_cache(maxsize=128)
+def llama31_rotation(
+    rotary_dim: int,
+    base: float,
+    factor: float,
+    low_freq_factor: float,
+    high_freq_factor: float,
+    original_max_position_embeddings: int,
+) -> Rotation:
+    """Llama 3.1's: short wavelengths are kept, long ones are slowed by ``factor``.
+
+    Between them, where ``original / wavelength`` is from ``low_freq_factor`` to
+    ``high_freq_factor``, a frequency is a mixture, linear in that ratio.
+    """
+
+    def scaled(frequency: float) -> float:
+        turns = original_max_position_embeddings * frequency / (2 * math.pi)
+        kept = (turns - low_freq_factor) / (high_freq_factor - low_freq_factor)
+        kept = min(max(kept, 0.0), 1.0)
+        return frequency * (kept + (1 - kept) / factor)
+
+    return Rotation(tuple(map(scaled, _inverse_powers(rotary_dim, base))))
+
+
+@functools.lru_cache(maxsize=128)
+def yarn_rotation(
+    rotary_dim: int,
+    base: float,
+    factor: float,
+    original_max_position_embeddings: int,
+    beta_fast: float,
+    beta_slow: float,
+    attention_factor: float | None,
+    mscale: float | None,
+    mscale_all_dim: float | None,
+    truncate: bool,
+) -> Rotation:
+    """YaRN's (https://arxiv.org/abs/2309.00071), with the attention factor in cosines and sines.
+
+    A ramp over the pairs, from those that turn ``beta_fast`` times over the original positions,
+    which are kept, to those that turn ``beta_slow`` times, which are slowed by ``factor``.
+    """
+
+    def pair_that_turns(times: float) -> float:
+        wavelength = original_max_position_embeddings / times
+        return rotary_dim * math.log(wavelength / (2 * math.pi)) / (2 * math.log(base))
+
+    low, high = pair_that_turns(beta_fast), pair_that_turns(beta_slow)
+    if truncate:
+        low, high = math.floor(low), math.ceil(high)
+    # The end is clamped at the last element, not the last pair, as in the public definitions.
+    low, high = max(low, 0), min(high, rotary_dim - 1)
+    width = high - low or 0.001
+
+    def scaled(i: int, frequency: float) -> float:
+        slowed = min(max((i - low) / width, 0.0), 1.0)
+        return frequency * (1 - slowed) + frequency / factor * slowed
+
+    if attention_factor is None and mscale is not None and mscale_all_dim is not None:
+        attention_factor = _yarn_scale(factor, mscale) / _yarn_scale(factor, mscale_all_dim)
+    elif attention_factor is None:
+        attention_factor = _yarn_scale(factor, 1.0)
+    frequencies = enumerate(_inverse_powers(rotary_dim, base))
+    return Rotation(tuple(scaled(i, f) for i, f in frequencies), attention_factor)
+
+
+def _yarn_scale(factor: float, mscale: float) -> float:
+    return 0.1 * mscale * math.log(factor) + 1.0 if factor > 1 else 1.0
+
+
+@functools.lru_cache(maxsize=128)
+def longrope_rotation(
+    rotary_dim: int,
+    base: float,
+    factors: tuple[float, ...],
+    factor: float,
+    original_max_position_embeddings: int,
+    attention_factor: float | None,
+) -> Rotation:
+    """LongRoPE's (https://arxiv.org/abs/2402.13753): each frequency divided by its own factor."""
+    if attention_factor is None:
+        attention_factor = 1.0
+        if factor > 1:
+            share = math.log(factor) / math.log(original_max_position_embeddings)
+            attention_factor = math.sqrt(1 + share)
+    frequencies = _inverse_powers(rotary_dim, base)
+    divided = tuple(f / by for f, by in zip(frequencies, factors, strict=True))
+    return Rotation(divided, attention_factor)

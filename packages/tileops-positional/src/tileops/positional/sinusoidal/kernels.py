@@ -1,0 +1,84 @@
+"""The sinusoidal table's kernel: how the program is built and launched."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import torch
+
+from tileops.core import Kernel, KernelInterface
+from tileops.core.dtypes import dtype_name
+from tileops.core.tilelang_backend import Program, build, device_arch, launcher
+from tileops.positional.angles import device_turns, turns
+from tileops.positional.sinusoidal import programs
+from tileops.positional.sinusoidal.configs import choose_config
+from tileops.positional.sinusoidal.reference import sinusoidal_reference
+
+__all__ = ["SinusoidalCall", "SinusoidalFwdInterface", "SinusoidalKernel"]
+
+
+@dataclasses.dataclass(frozen=True)
+class SinusoidalCall:
+    """The whole call; ``device`` is None where dynamo traces, for PyTorch's default device."""
+
+    device: torch.device | None
+    dtype: torch.dtype
+    seq_len: int
+    d_model: int
+    base: float
+    interleaved: bool
+
+
+class SinusoidalFwdInterface(KernelInterface):
+    """``() -> table``, which is contiguous."""
+
+    inputs = ()
+    outputs = ("table",)
+
+    @classmethod
+    def select(cls, call: SinusoidalCall, kernel_types: Mapping[str, type[Kernel]]) -> type[Kernel]:
+        return kernel_types["sinusoidal"]
+
+    @classmethod
+    def reference(cls, call: SinusoidalCall, *inputs: torch.Tensor | None) -> torch.Tensor:
+        return sinusoidal_reference(
+            call.seq_len, call.d_model, call.base, call.interleaved, call.dtype, call.device
+        )
+
+
+class SinusoidalKernel(Kernel):
+    """Fills the table; both of its sizes are dynamic."""
+
+    call: SinusoidalCall
+
+    @classmethod
+    def entry_for(cls, call: SinusoidalCall) -> tuple[Hashable, Callable[[], Program]]:
+        dtype, arch = dtype_name(call.dtype), device_arch(call.device)
+        interleaved = call.interleaved
+        config = choose_config(call.d_model, interleaved, dtype)
+
+        def build_program() -> Program:
+            return build(lambda: programs.sinusoidal(dtype, interleaved, config), arch=arch)
+
+        return (dtype, interleaved, config, arch), build_program
+
+    def __call__(self, *tensors: Any) -> None:
+        self.prepare(*tensors)(*tensors)
+
+    def prepare(self, *tensors: Any) -> Callable[..., None]:
+        (table,) = tensors
+        call = self.call
+        config = choose_config(call.d_model, call.interleaved, dtype_name(call.dtype))
+        pairs = range(call.d_model // 2)
+        words = tuple(turns([call.base ** (-2 * k / call.d_model) for k in pairs]))
+        across = -(-call.d_model // (config.vector * config.threads))
+        numbers = {
+            "turns": device_turns(words, table.device).data_ptr(),
+            "seq_len": call.seq_len,
+            "d_model": call.d_model,
+            "across": across,
+            "blocks": -(-call.seq_len // config.rows) * across,
+        }
+        return launcher(self.program.launch, table.device.index, ["0", *numbers], numbers)
