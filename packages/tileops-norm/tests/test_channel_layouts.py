@@ -193,6 +193,38 @@ def test_programs_build_without_a_card(name: str) -> None:
     assert len(made[0].params) == len(module.PARAMETERS)
 
 
+TRAINING = ("float16", "float32", True, True, "float32", True)
+
+
+@pytest.mark.parametrize(
+    ("name", "traits", "layout"),
+    [
+        ("held", Traits("instance", *TRAINING[:5]), HeldLayout(4, 256, 1, 5, 8, False, False)),
+        ("held", Traits("batch", *TRAINING, True), HeldLayout(4, 256, 1, 5, 8, False, False)),
+        ("columns", Traits("batch", *TRAINING, True), ColumnsLayout(4, 256, 8, 4)),
+    ],
+)
+def test_all_launches_of_a_program_of_clusters_are_of_whole_clusters(
+    monkeypatch: pytest.MonkeyPatch, name: str, traits: Traits, layout: Any
+) -> None:
+    """TileLang 0.1.15 launches all of a program's kernels with the cluster of the first. One block
+    that followed was no cluster of four, and the launch failed."""
+    language = pytest.importorskip("tilelang.language")
+    arith = pytest.importorskip("tvm.arith")
+    blocks: list[Any] = []
+    plain = language.Kernel
+
+    def kernel(*given: Any, **options: Any) -> Any:
+        blocks.append(given[0])
+        return plain(*given, **options)
+
+    monkeypatch.setattr(language, "Kernel", kernel)
+    getattr(import_module(f"tileops.norm.channels.programs.{name}"), name)(traits, layout)
+    assert len(blocks) == 2
+    for count in blocks:
+        assert arith.Analyzer().can_prove_equal(count % layout.cluster, 0), count
+
+
 @pytest.mark.parametrize(
     "name", ["held", "split", "columns", "columns_split", "flat", "columns_running"]
 )

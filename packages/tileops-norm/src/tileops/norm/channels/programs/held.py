@@ -136,10 +136,14 @@ def held(traits: Traits, layout: HeldLayout) -> Any:
                         piece.write(Y, values, i, at, state[1], reciprocal[0], scale[k], offset[k])
 
         if running and mode == "instance":
-            average_running(traits, workspace, running_mean, running_var, units, groups, momentum)
+            average_running(
+                *(traits, workspace, running_mean, running_var, units, groups, momentum, cluster)
+            )
         if traits.counted and traits.averaged:
-            with T.Kernel(1, threads=1) as _:
+            # A cluster, as every launch of the program: see average_running.
+            with T.Kernel(cluster, threads=1) as block2:
                 C = T.make_tensor_from_addr(counter, (1,), "int64")
-                C[0] = C[0] + 1
+                if block2 == 0:
+                    C[0] = C[0] + 1
 
     return held.with_attr("global_symbol", "held")
