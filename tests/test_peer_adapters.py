@@ -116,18 +116,49 @@ def test_it_has_nothing_for_other_calls(peer: str, op: str, params: Any, weight:
     assert load(PEERS / f"{peer}.py").make(op, params, arguments(op, weight)) is None
 
 
-def test_the_released_tileops_is_asked_for_no_more_than_is_needed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """It knows some params less; those that ask for nothing are left out, and no others."""
+class Older:
+    """An op as the released tileops has them: fewer params, and another name for x."""
 
-    class Older:
-        def __init__(self, normalized_shape: Any, eps: Any = None) -> None:
-            self.built = (normalized_shape, eps)
+    def __init__(self, eps: float = 1e-6) -> None:
+        self.eps = eps
 
+    def forward(self, input: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
+        return torch.nn.functional.rms_norm(input, input.shape[-1:], weight, self.eps)
+
+    def __call__(self, **given: torch.Tensor) -> torch.Tensor:
+        return self.forward(**given)
+
+
+@pytest.fixture
+def released(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr(tileops.norm, "RMSNormFwdOp", Older)
-    make = load(PEERS / "tileops-0.1.0.py").make
-    none = {"normalized_shape": [16], "eps": None, "weight_offset": 0.0}
-    assert make("RMSNormFwdOp", none, {}).built == ([16], None)
-    with pytest.raises(TypeError, match="weight_offset"):
-        make("RMSNormFwdOp", {**none, "weight_offset": 1.0}, {})
+    adapter = load(PEERS / "tileops-0.1.0.py")
+    monkeypatch.setattr(adapter, "FAMILIES", ("norm",))
+    return adapter
+
+
+def test_the_released_tileops_is_called_by_its_own_names(released: ModuleType) -> None:
+    """It knows some params less; those that ask for nothing are left out, and no others."""
+    given = arguments("RMSNormFwdOp")
+    params = {"normalized_shape": [16], "eps": 1e-5, "weight_offset": 0.0}
+    function = released.make("RMSNormFwdOp", params, given)
+    assert function is not None
+    expected = torch.nn.functional.rms_norm(given["x"], (16,), given["weight"], 1e-5)
+    torch.testing.assert_close(function(**given), expected)
+
+
+@pytest.mark.parametrize(
+    ("op", "changed", "more"),
+    [
+        ("RMSNormFwdOp", {"weight_offset": 1.0}, {}),
+        ("RMSNormFwdOp", {"normalized_shape": [3, 16]}, {}),
+        ("RMSNormFwdOp", {}, {"residual": torch.zeros(16)}),
+        ("AdaLayerNormZeroFwdOp", {}, {}),
+        ("NoSuchFwdOp", {}, {}),
+    ],
+)
+def test_the_released_tileops_has_nothing_for_other_calls(
+    released: ModuleType, op: str, changed: dict[str, Any], more: dict[str, Any]
+) -> None:
+    params = {"normalized_shape": [16], "eps": 1e-5, "weight_offset": 0.0, **changed}
+    assert released.make(op, params, {**arguments("RMSNormFwdOp"), **more}) is None

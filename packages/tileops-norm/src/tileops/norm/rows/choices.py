@@ -94,6 +94,11 @@ def select(op: RowOp, n: int, dtype: str, aligned: bool = True, arch: str = "sm_
 
 def _registers(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> Config:
     """One block a row, or several rows."""
+    # Stores are plain, although with ``.cs`` the figures below were as good or better, where each
+    # replay wrote the same y. Where outputs alternate, as a model's do, what is written with
+    # ``.cs`` is not in L2 for who reads it next: `tileops bench`, 2048x4096 hot, 9.6 with ``.cs``
+    # and 7.9 with plain stores (two runs, at commits cecdeb5 and 6292509); 262144x128, 34.2 and
+    # 33.7.
     vector, phased = layout(n, dtype, aligned)
     chunks = _chunks(n, vector, phased)
     if vector * ITEMSIZE[dtype] < 8:
@@ -101,7 +106,7 @@ def _registers(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> Confi
     # 262144x128 (33.4): 8 lanes of 2 accesses 33.6, 16 of 1 33.6, 4 of 4 34.9
     if chunks <= 64:
         lanes = _power_of_two(-(-chunks // 2))
-        return RowConfig(lanes, 128 // lanes, vector, True, load="no_l1", store="streaming")
+        return RowConfig(lanes, 128 // lanes, vector, True, load="no_l1")
     # fused_add_rms_norm 2048x4096 (19.5): 128 threads of 4 accesses 17.9, 256 of 2 18.7; 4096x7168
     #   (56.7): 448 of 2 56.9, 224 of 4 58.5
     # layer_norm 2048x4096 fp16 (9.8): 128 of 4 11.9, 256 of 2 13.1; 8192x1600 of float32 (26.1):
@@ -123,7 +128,6 @@ def _registers(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> Confi
         early=accesses <= 2,
         phased=phased,
         load="no_l1",
-        store="streaming",
     )
 
 
