@@ -17,6 +17,7 @@ from tileops.core.contract import isolated, register
 from tileops.core.contract.check import Blocked
 from tileops.core.contract.checks import CHECKS
 from tileops.core.contract.compare import compare
+from tileops.core.contract.junit import write_junit
 from tileops.core.contract.processes import FIRST, SECOND, Processes
 from tileops.core.contract.subject import Subject
 from tileops.core.errors import ContractError
@@ -122,6 +123,11 @@ def test_what_cannot_be_loaded_is_named_and_takes_nothing_down(report: dict[str,
     }
 
 
+def test_a_package_that_ends_its_importer_ends_no_run(report: dict[str, Any]) -> None:
+    (problem,) = [p for p in report["problems"] if "planted_leaving" in p["what"]]
+    assert problem["reason"] == "SystemExit: no licence on this machine"
+
+
 def test_the_report_says_where_and_with_what(report: dict[str, Any]) -> None:
     assert report["complete"] is True
     assert report["seed"] == 5
@@ -164,6 +170,8 @@ def test_the_same_as_junit(site: Path, report: dict[str, Any]) -> None:
     assert skipped == "needs a CUDA device, and the call is on cpu"
     count = len(report["ops"]) + sum(len(row["checks"]) or 1 for row in report["subjects"])
     assert root.get("tests") == str(count + len(report["problems"]))
+    [installed] = [suite for suite in root if suite.get("name") == "installed"]
+    assert installed.get("errors") == installed.get("tests") == str(len(report["problems"]))
 
 
 def test_a_case_that_ends_its_process_is_reported_and_the_run_goes_on(site: Path) -> None:
@@ -212,6 +220,33 @@ def test_what_a_case_s_own_process_found_is_in_the_report(monkeypatch: pytest.Mo
     }
     assert found["complete"] is True
     assert found["seconds"] > 0
+
+
+def test_a_case_that_its_own_process_does_not_know_is_a_fault(tmp_path: Path) -> None:
+    """Such as one whose label is another in each process: nothing of it was checked."""
+    register(CASES["one node"])
+    request = {
+        "op": "ContractTwiceFwdOp",
+        "case": "ContractTwiceFwdOp-elsewhere",
+        "device": "cpu",
+        "targets": [],
+        "seed": 4,
+        "output": str(tmp_path / "report.json"),
+    }
+    with pytest.raises(ContractError) as error:
+        isolated.check_one(request)
+    assert str(error.value) == (
+        "no installed family registers the case ContractTwiceFwdOp-elsewhere in a fresh process"
+    )
+    assert not (tmp_path / "report.json").exists()
+
+
+def test_what_xml_cannot_hold_is_left_out_of_it(report: dict[str, Any], tmp_path: Path) -> None:
+    odd: dict[str, Any] = json.loads(json.dumps(report))
+    odd["problems"] = [{"what": "a\x00b", "reason": "c\udcffd <&> \ufffe"}]
+    write_junit(odd, tmp_path / "report.xml")
+    case = next(xml.parse(tmp_path / "report.xml").iter("testcase"))
+    assert (case.get("name"), case[0].text) == ("a?b", "c?d <&> ?")
 
 
 def records(*rows: tuple[str, str, float | None, str]) -> list[dict[str, Any]]:

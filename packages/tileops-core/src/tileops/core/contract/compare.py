@@ -15,6 +15,8 @@ Row = dict[str, Any]
 
 def compare(old: Row, new: Row) -> Iterator[str]:
     """What changed from the old report to the new one, within what the new one was asked for."""
+    if not old["complete"]:
+        yield "the older run was interrupted: what it had not come to is said to have appeared"
     yield from _surroundings(old, new)
     changed = 0
     for line in (*_ops(old, new), *_subjects(old, new)):
