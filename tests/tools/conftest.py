@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.workspace import ROOT
+from tools.workspace import ROOT, distributions
 
 Commit = Callable[..., str]
 
@@ -18,7 +19,10 @@ PARTS = ("manifest", "packages", "schema", "tools", "pyproject.toml", "LICENSE",
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A copy of what the tools read of this repository, which a test may change."""
+    """A copy of what the tools read of this repository, which a test may change.
+
+    Every distribution is at 0.1.0 there, whatever has been released since.
+    """
     target = tmp_path / "repository"
     target.mkdir()
     ignore = shutil.ignore_patterns("__pycache__", "node_modules")
@@ -27,6 +31,13 @@ def repository(tmp_path: Path) -> Path:
             shutil.copytree(ROOT / part, target / part, ignore=ignore)
         else:
             shutil.copy(ROOT / part, target / part)
+    for one in distributions(target).values():
+        (one.package / "__about__.py").write_text('__version__ = "0.1.0"\n')
+        settings = one.folder / "pyproject.toml"
+        ranges = re.sub(r'"(tileops-[a-z-]+)~=[^"]*"', r'"\1~=0.1.0"', settings.read_text())
+        settings.write_text(ranges)
+        # git keeps no empty folder, which a release leaves
+        one.fragments.mkdir(exist_ok=True)
     return target
 
 
