@@ -14,15 +14,14 @@ from tools.workspace import ROOT, distributions
 
 Commit = Callable[..., str]
 
+NEWEST = "<!-- The newest release is below. -->\n"
+
 PARTS = ("manifest", "packages", "schema", "tools", "pyproject.toml", "LICENSE", "README.md")
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    """A copy of what the tools read of this repository, which a test may change.
-
-    Every distribution is at 0.1.0 there, whatever has been released since.
-    """
+def copied(tmp_path: Path) -> Path:
+    """A copy of what the tools read of this repository, which a test may change."""
     target = tmp_path / "repository"
     target.mkdir()
     ignore = shutil.ignore_patterns("__pycache__", "node_modules")
@@ -32,13 +31,25 @@ def repository(tmp_path: Path) -> Path:
         else:
             shutil.copy(ROOT / part, target / part)
     for one in distributions(target).values():
+        # git keeps no empty folder, which a release leaves.
+        one.fragments.mkdir(exist_ok=True)
+    return target
+
+
+@pytest.fixture
+def repository(copied: Path) -> Path:
+    """The copy with every distribution at 0.1.0 and unreleased, whatever has been released since.
+
+    Its packages are not to be imported: what is installed may be at other versions.
+    """
+    for one in distributions(copied).values():
         (one.package / "__about__.py").write_text('__version__ = "0.1.0"\n')
         settings = one.folder / "pyproject.toml"
         ranges = re.sub(r'"(tileops-[a-z-]+)~=[^"]*"', r'"\1~=0.1.0"', settings.read_text())
         settings.write_text(ranges)
-        # git keeps no empty folder, which a release leaves
-        one.fragments.mkdir(exist_ok=True)
-    return target
+        before, marker, _ = one.changelog.read_text().partition(NEWEST)
+        one.changelog.write_text(before + marker)
+    return copied
 
 
 @pytest.fixture
