@@ -6,6 +6,8 @@ import io
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -15,6 +17,7 @@ from xml.etree import ElementTree as xml
 import pytest
 import torch
 
+from tileops.core import cli
 from tileops.core.choice import Choice
 from tileops.core.cli import main
 from tileops.core.contract import command, plan, register
@@ -219,6 +222,51 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ContractError, match=r"folder cannot be written: \[Errno 21\]"):
         replace(tmp_path / "folder", b"report")
     assert [one.name for one in tmp_path.iterdir()] == ["folder"]
+
+
+def test_what_was_found_is_said_where_it_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such as on a disk that the run itself filled."""
+    checks = command.run
+
+    def run(*args: Any, **kwargs: Any) -> None:
+        checks(*args, **kwargs)
+        (tmp_path / "reports").rmdir()
+
+    monkeypatch.setattr(command, "run", run)
+    (tmp_path / "reports").mkdir()
+    path = tmp_path / "reports" / "report.json"
+    assert main(["contract", *OP, "--device", "cpu", "--json", str(path)]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.splitlines()[-1].startswith(
+        f"tileops contract: {path} cannot be written: [Errno 2] "
+    )
+    assert "ContractTwiceFwdOp-float32 on cpu by reference: 15 held, 2 not" in captured.out
+
+
+def test_a_reader_that_has_seen_enough_is_no_fault(tmp_path: Path) -> None:
+    """``tileops ops | head``."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-c", "from tileops.core.cli import main; print(main(['cache']))"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "TILEOPS_CACHE_DIR": str(tmp_path)},
+        text=True,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_a_terminal_cannot_show_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Formulas have superscripts."""
+    shown = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(shown, encoding="ascii"))
+    monkeypatch.setattr(cli, "_ops", lambda: print("x\xb2") or 0)
+    assert main(["ops"]) == 0
+    assert shown.getvalue() == b"x\\xb2\n"
 
 
 def test_nothing_to_check_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:

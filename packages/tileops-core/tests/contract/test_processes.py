@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as xml
@@ -13,7 +15,7 @@ from jsonschema import Draft202012Validator
 
 from tileops.core.choice import Choice
 from tileops.core.contract import compare as comparison
-from tileops.core.contract import isolated, register
+from tileops.core.contract import isolated, processes, register
 from tileops.core.contract.check import Blocked
 from tileops.core.contract.checks import CHECKS
 from tileops.core.contract.compare import compare
@@ -241,6 +243,46 @@ def test_a_case_that_its_own_process_does_not_know_is_a_fault(tmp_path: Path) ->
     assert not (tmp_path / "report.json").exists()
 
 
+GIVEN_UP = """
+import sys, time
+from pathlib import Path
+from tileops.core.contract.processes import TerminatedError, ended_in_order
+with ended_in_order():
+    try:
+        print("ready", file=sys.stderr, flush=True)
+        time.sleep(60)
+    except TerminatedError:
+        Path(sys.argv[1]).touch()
+"""
+
+
+def test_a_case_s_process_that_is_given_up_ends_what_it_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed, it would leave its fresh processes running and their folder behind."""
+
+    class Child(subprocess.Popen[str]):
+        def communicate(self, input: Any = None, timeout: float | None = None) -> Any:
+            if timeout is None:
+                assert self.stderr is not None
+                assert self.stderr.readline() == "ready\n"
+                raise KeyboardInterrupt
+            return super().communicate(input, timeout)
+
+    children: list[Child] = []
+
+    def start(request: Any, environment: Any) -> Child:
+        command = [sys.executable, "-c", GIVEN_UP, str(tmp_path / "ended")]
+        children.append(Child(command, stderr=subprocess.PIPE, text=True))
+        return children[0]
+
+    monkeypatch.setattr(processes, "start_child", start)
+    with pytest.raises(KeyboardInterrupt):
+        processes.run_child({})
+    assert (tmp_path / "ended").exists()
+    assert children[0].returncode == 0
+
+
 def test_what_xml_cannot_hold_is_left_out_of_it(report: dict[str, Any], tmp_path: Path) -> None:
     odd: dict[str, Any] = json.loads(json.dumps(report))
     odd["problems"] = [{"what": "a\x00b", "reason": "c\udcffd <&> \ufffe"}]
@@ -260,27 +302,27 @@ def test_a_process_that_died_names_the_case_and_blocks_the_later_ones() -> None:
     first = Subject(CASES["one node"], _cpu())
     second = Subject(CASES["out"], _cpu())
     later = Subject(CASES["composite"], _cpu())
-    processes = Processes([], 0)
-    processes._records[FIRST] = records(
+    both = Processes([], 0)
+    both._records[FIRST] = records(
         (first.case.name, "compile", None, ""),
         (first.case.name, "compile", 0.1, ""),
         (second.case.name, "compile", None, ""),
     )
-    processes._records[SECOND] = records(
+    both._records[SECOND] = records(
         (first.case.name, "compile", None, ""), (first.case.name, "compile", 0.1, "wrong")
     )
-    processes._ends[FIRST] = "ended by signal 11: Fatal Python error"
+    both._ends[FIRST] = "ended by signal 11: Fatal Python error"
     with pytest.raises(ContractError, match=r"^in the second process: wrong$"):
-        processes.found(first, "compile")
+        both.found(first, "compile")
     with pytest.raises(ContractError, match=r"^in the first process: ended by signal 11: Fatal"):
-        processes.found(second, "compile")
+        both.found(second, "compile")
     with pytest.raises(Blocked) as error:
-        processes.found(later, "compile")
+        both.found(later, "compile")
     assert str(error.value) == (
         "ContractOutFwdOp-out is broken: the first process ended by signal 11: Fatal Python error "
         "there; --isolate gives each case processes of its own"
     )
-    processes.close()
+    both.close()
 
 
 def _cpu() -> Any:

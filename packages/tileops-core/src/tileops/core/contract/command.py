@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import secrets
 import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +24,11 @@ from tileops.core.contract.plan import (
     known_seed,
     known_targets,
 )
+from tileops.core.contract.processes import TerminatedError, ended_in_order
 from tileops.core.contract.progress import Progress
 from tileops.core.contract.run import run
 from tileops.core.contract.table import table
-from tileops.core.errors import TileOpsError
+from tileops.core.errors import ContractError, TileOpsError
 
 __all__ = ["Options", "contract"]
 
@@ -66,7 +65,7 @@ def contract(
 ) -> int:
     """Runs; 0 where all checks held, 1 where one did not, 2 where nothing was checked."""
     try:
-        with _ended_in_order():
+        with ended_in_order():
             return _contract(options, say)
     except (TileOpsError, ValueError) as error:
         print(f"tileops contract: {error}", file=sys.stderr)
@@ -74,7 +73,7 @@ def contract(
     except KeyboardInterrupt:
         print("\ntileops contract: interrupted", file=sys.stderr)
         return 130
-    except _TerminatedError:
+    except TerminatedError:
         print("\ntileops contract: terminated", file=sys.stderr)
         return 128 + signal.SIGTERM
 
@@ -113,9 +112,16 @@ def _contract(options: Options, say: Callable[[str], None]) -> int:
         _keep(report, options)
         raise
     progress.end()
+    unwritten: ContractError | None = None
+    try:
+        _keep(report, options)
+    except ContractError as error:
+        # What it took so long to find is to be read in any case.
+        unwritten = error
     for line in table(report):
         say(line)
-    _keep(report, options)
+    if unwritten is not None:
+        raise unwritten
     if old is not None:
         say("")
         for line in compare(old, report):
@@ -128,24 +134,3 @@ def _keep(report: dict[str, Any], options: Options) -> None:
         reports.write(report, options.json)
     if options.junit is not None:
         write_junit(report, options.junit)
-
-
-class _TerminatedError(BaseException):
-    """SIGTERM came: what runs beside ends, and what was found is kept, as on an interruption."""
-
-
-@contextlib.contextmanager
-def _ended_in_order() -> Iterator[None]:
-    """Inside, SIGTERM, by which CI services and ``timeout`` end a run, raises."""
-
-    def terminated(*_: object) -> None:
-        raise _TerminatedError
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, terminated)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
