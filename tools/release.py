@@ -20,6 +20,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from tileops.manifest import ManifestError
 from tools import changes, ranges, wheels
 from tools.git import git
 from tools.workspace import ROOT, Distribution, distributions
@@ -40,7 +41,10 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     options = parser.parse_args(arguments)
     if options.command == "bump":
         return _bump(options.family, options.version, root)
-    found = faults(options.tag, root)
+    try:
+        found = faults(options.tag, root)
+    except ManifestError as error:
+        found = [str(error)]
     for fault in found:
         print(f"release: {fault}", file=sys.stderr)
     if found:

@@ -96,6 +96,21 @@ def test_a_manifest_is_compared_with_the_release_before_this_one(
         assert "RMSNormFwdOp: breaking: is gone" in fault
 
 
+def test_a_manifest_that_cannot_be_read_is_not_released(
+    repository: Path, commit: Commit, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepare(repository, "manifest", "0.1.0")
+    commit("manifest-v0.1.0")
+    entry = repository / "manifest/src/tileops/manifest/entries/norm/rms_norm_fwd.toml"
+    entry.write_text('name = "')
+    prepare(repository, "manifest", "0.1.1")
+    commit()
+    assert release.main(["check", "manifest-v0.1.1"], repository) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("release: ")
+    assert "rms_norm_fwd.toml" in said
+
+
 def test_a_version_is_released_once(repository: Path, commit: Commit) -> None:
     prepare(repository, "manifest", "0.1.7")
     first = commit("manifest-v0.1.7")
