@@ -396,3 +396,8 @@ def test_a_run_that_was_asked_for_less_misses_nothing_that_it_was_not_asked_for(
     for part in ("ops", "subjects"):
         less[part] = [row for row in less[part] if row["op"] == "PlantedGoodFwdOp"]
     assert list(comparison.compare(report, less)) == ["no contract changed"]
+    # The other way round there are more, which have not appeared: nobody looked for them before.
+    more, *rest = comparison.compare(less, report)
+    count = sum(row["op"] != "PlantedGoodFwdOp" for row in (*report["ops"], *report["subjects"]))
+    assert more == f"{count} ops and cases are not compared: the older run was not asked for them"
+    assert rest == ["no contract changed"]
