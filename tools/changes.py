@@ -78,11 +78,11 @@ def faults(files: list[str], root: Path = ROOT) -> list[str]:
         shipped = [f"{folder}/src/", f"{folder}/pyproject.toml"]
         if distribution.family == "manifest":
             shipped.append("schema/")
-        said = [f"{folder}/changes/", f"{folder}/CHANGELOG.md"]
+        said = {one.relative_to(root).as_posix() for one in unreleased(distribution)}
+        said.add(distribution.changelog.relative_to(root).as_posix())
         changed = [file for file in files if file.startswith(tuple(shipped))]
         # A fragment that was taken away says nothing.
-        noted = [file for file in files if file.startswith(tuple(said)) and (root / file).exists()]
-        if changed and not noted:
+        if changed and said.isdisjoint(files):
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
             found.append(
                 f"{distribution.name} has changed ({changed[0]}{more}), and no fragment says how; "

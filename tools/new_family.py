@@ -9,6 +9,7 @@ mark is left. CONTRIBUTING.md has the table of the files.
 from __future__ import annotations
 
 import argparse
+import keyword
 import re
 import shutil
 import sys
@@ -46,7 +47,7 @@ def write(family: str, summary: str, root: Path = ROOT) -> list[Path]:
         RefusedError: the name is no family's, or is taken.
     """
     known = distributions(root)
-    if not FAMILY.fullmatch(family):
+    if not FAMILY.fullmatch(family) or keyword.iskeyword(family):
         raise RefusedError(f"{family!r} is no family; it is one word in small letters, like conv")
     if family in known:
         raise RefusedError(f"there is a family {family!r}: {known[family].folder}")

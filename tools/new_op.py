@@ -10,6 +10,7 @@ and tests fail, by name, until no such mark is left. CONTRIBUTING.md has the tab
 from __future__ import annotations
 
 import argparse
+import keyword
 import re
 import subprocess
 import sys
@@ -73,9 +74,21 @@ def write(family: str, name: str, root: Path = ROOT) -> list[Path]:
     snake = found[0].stem if found else snake_case(name)
     word = snake.removesuffix("_fwd")
     one = known[family]
-    folder = one.package / word
-    if folder.exists():
-        raise RefusedError(f"{folder.relative_to(root)} is there already")
+    if keyword.iskeyword(word):
+        raise RefusedError(
+            f"{name!r} is no op's class: its module would be called {word}, a word of Python's"
+        )
+    if found and load_file(found[0]).status == "implemented":
+        raise RefusedError(f"{name} is there already: its entry says that it is implemented")
+    taken = [
+        one.package / word,
+        one.package / f"{word}.py",
+        one.package / "contracts" / f"{word}.py",
+        one.folder / "tests" / f"test_{word}.py",
+    ]
+    for path in taken:
+        if path.exists():
+            raise RefusedError(f"{path.relative_to(root)} is there already")
     if (one.package / "contracts.py").exists():
         module = (one.package / "contracts.py").relative_to(root)
         raise RefusedError(

@@ -17,8 +17,9 @@ from hatchling.metadata.core import ProjectMetadata
 from hatchling.plugin.manager import PluginManager
 from packaging.utils import canonicalize_name
 
+from tileops.manifest import ManifestError
 from tileops.manifest.diff import compare, required_version
-from tileops.manifest.sources import NotReleasedError, read_source
+from tileops.manifest.sources import NotReleasedError, SourceError, read_source
 from tileops.manifest.versions import release
 from tools.git import merge_base
 from tools.workspace import ROOT, Distribution, distributions
@@ -34,7 +35,12 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
         help="the manifest's older version: a git revision, a folder or a wheel; default: its last "
         "release",
     )
-    found = faults(parser.parse_args(arguments).base, root)
+    base = parser.parse_args(arguments).base
+    try:
+        found = faults(base, root)
+    except (SourceError, ManifestError) as error:
+        print(f"ranges: {error}", file=sys.stderr)
+        return 2
     for fault in found:
         print(f"ranges: {fault}", file=sys.stderr)
     if not found:

@@ -16,9 +16,11 @@ import shutil
 import sys
 from pathlib import Path
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from tileops.manifest import ManifestError
 from tools import changes, ranges, wheels
 from tools.git import git
 from tools.workspace import ROOT, Distribution, distributions
@@ -39,7 +41,10 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     options = parser.parse_args(arguments)
     if options.command == "bump":
         return _bump(options.family, options.version, root)
-    found = faults(options.tag, root)
+    try:
+        found = faults(options.tag, root)
+    except ManifestError as error:
+        found = [str(error)]
     for fault in found:
         print(f"release: {fault}", file=sys.stderr)
     if found:
@@ -74,7 +79,8 @@ def bump(distribution: Distribution, version: str, root: Path = ROOT) -> list[Pa
     A sibling whose range has moved needs a fragment, and a release, of its own.
 
     Raises:
-        ValueError: the version is none, or not above the present one.
+        ValueError: the version is none, or not above the present one; or a range is spelt in a way
+            that cannot be moved.
     """
     if not re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", version):
         raise ValueError(f"{version!r} is no MAJOR.MINOR.PATCH")
@@ -84,18 +90,24 @@ def bump(distribution: Distribution, version: str, root: Path = ROOT) -> list[Pa
         )
     about = distribution.package / "__about__.py"
     text = about.read_text("utf-8")
-    about.write_text(text.replace(f'"{distribution.version}"', f'"{version}"'), "utf-8")
-    changed = [about]
+    moved = {about: text.replace(f'"{distribution.version}"', f'"{version}"')}
     for other in distributions(root).values():
         for requirement in other.siblings:
             left = not requirement.specifier.contains(version)
             if canonicalize_name(requirement.name) == distribution.name and left:
                 settings = other.folder / "pyproject.toml"
-                text = settings.read_text("utf-8")
-                new = f'"{distribution.name}~={version}"'
-                settings.write_text(text.replace(f'"{requirement}"', new), "utf-8")
-                changed.append(settings)
-    return changed
+                moved[settings] = _with_range(settings, requirement, f"~={version}")
+    for path, text in moved.items():
+        path.write_text(text, "utf-8")
+    return list(moved)
+
+
+def _with_range(settings: Path, requirement: Requirement, specifier: str) -> str:
+    text = settings.read_text("utf-8")
+    old, new = f'"{requirement}"', f'"{canonicalize_name(requirement.name)}{specifier}"'
+    if old not in text:
+        raise ValueError(f"{settings} spells {requirement} in another way; write there {new}")
+    return text.replace(old, new)
 
 
 def tagged(tag: str, root: Path = ROOT) -> Distribution:
@@ -122,6 +134,13 @@ def faults(tag: str, root: Path = ROOT) -> list[str]:
     found = []
     if tag != f"{one.family}-v{one.version}":
         found.append(f"the tag is {tag}, and the code of {one.name} says {one.version}")
+    tagged_commit = _commit(tag, root)
+    if tagged_commit is not None and tagged_commit != git(root, "rev-parse", "HEAD"):
+        found.append(
+            f"the tag {tag} is there already, at {tagged_commit[:12]}, and this checkout is "
+            f"another commit; move the version on with: hatch run upkeep:release bump "
+            f"{one.family} NEW"
+        )
     if changes.headings(one)[:1] != [one.version]:
         found.append(
             f"{one.changelog.relative_to(root)} does not begin with {one.version}; run: hatch run "
@@ -144,11 +163,17 @@ def faults(tag: str, root: Path = ROOT) -> list[str]:
 
 
 def _manifest_faults(tag: str, one: Distribution, root: Path) -> list[str]:
-    """Against the release before this one: the tag's own commit is the newest that has a tag."""
+    """Against the release before this one, whether or not this one has its tag yet."""
     if one.family != "manifest":
         return []
-    before = git(root, "describe", "--tags", "--abbrev=0", "--match", "manifest-v*", f"{tag}~")
+    others = ("--match", "manifest-v*", "--exclude", tag)
+    before = git(root, "describe", "--tags", "--abbrev=0", *others, "HEAD")
     return ranges.manifest_faults(before, root) if before else []
+
+
+def _commit(tag: str, root: Path) -> str | None:
+    """The commit that a tag names, None where there is no such tag."""
+    return git(root, "rev-parse", "--verify", "--quiet", f"refs/tags/{tag}^{{commit}}")
 
 
 def collect(distribution: Distribution, root: Path = ROOT) -> list[Path]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from tileops.manifest import MISSING, Entry
 from tileops.manifest.model import Param
 
@@ -34,11 +36,15 @@ def words(entry: Entry) -> dict[str, str]:
     optional = {one.name for one in signature.inputs if one.optional is not False}
     typed = {name: "torch.Tensor | None" if name in optional else "torch.Tensor" for name in inputs}
     tensors = [f"{name}: {typed[name]}{' = None' * (name in optional)}" for name in inputs]
+    call = ", ".join(f"{name}=None" if name in optional else name for name in inputs)
     return {
         "results": _results(entry),
-        "call": ", ".join(f"{name}=None" if name in optional else name for name in inputs),
+        "call": _wrapped(f"``op({call})``.", " " * 8),
+        "call_inputs": _wrapped(
+            f"FILL: fresh random tensors of awkward sizes, by name: {call}", "    # "
+        ),
+        "interface": _wrapped(f"``({', '.join(inputs)}) -> {', '.join(outputs)}``.", " " * 4),
         "input_list": ", ".join(inputs),
-        "output_list": ", ".join(outputs),
         "input_names": _tuple(inputs),
         "output_names": _tuple(outputs),
         "unpacked": ", ".join(inputs) + "," * (len(inputs) == 1),
@@ -63,6 +69,11 @@ def words(entry: Entry) -> dict[str, str]:
 
 def _lines(lines: object) -> str:
     return "\n        ".join(lines)  # type: ignore[arg-type]
+
+
+def _wrapped(text: str, before: str) -> str:
+    """The text in lines that are short enough after ``before``, which the first one follows."""
+    return f"\n{before}".join(textwrap.wrap(text, 99 - len(before)))
 
 
 def _tuple(names: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -9,15 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from tools.workspace import ROOT
+from tools.workspace import ROOT, distributions
 
 Commit = Callable[..., str]
+
+NEWEST = "<!-- The newest release is below. -->\n"
 
 PARTS = ("manifest", "packages", "schema", "tools", "pyproject.toml", "LICENSE", "README.md")
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Path:
+def copied(tmp_path: Path) -> Path:
     """A copy of what the tools read of this repository, which a test may change."""
     target = tmp_path / "repository"
     target.mkdir()
@@ -27,7 +30,26 @@ def repository(tmp_path: Path) -> Path:
             shutil.copytree(ROOT / part, target / part, ignore=ignore)
         else:
             shutil.copy(ROOT / part, target / part)
+    for one in distributions(target).values():
+        # git keeps no empty folder, which a release leaves.
+        one.fragments.mkdir(exist_ok=True)
     return target
+
+
+@pytest.fixture
+def repository(copied: Path) -> Path:
+    """The copy with every distribution at 0.1.0 and unreleased, whatever has been released since.
+
+    Its packages are not to be imported: what is installed may be at other versions.
+    """
+    for one in distributions(copied).values():
+        (one.package / "__about__.py").write_text('__version__ = "0.1.0"\n')
+        settings = one.folder / "pyproject.toml"
+        ranges = re.sub(r'"(tileops-[a-z-]+)~=[^"]*"', r'"\1~=0.1.0"', settings.read_text())
+        settings.write_text(ranges)
+        before, marker, _ = one.changelog.read_text().partition(NEWEST)
+        one.changelog.write_text(before + marker)
+    return copied
 
 
 @pytest.fixture

@@ -40,6 +40,8 @@ def test_what_a_distribution_ships_does_not_change_without_a_fragment(
     assert changes.faults([changed, fragment], repository) == []
     assert changes.faults([changed, f"{folder}/CHANGELOG.md"], repository) == []
     assert changes.faults([changed, f"{folder}/changes/+gone.fixed.md"], repository) == [fault]
+    (repository / folder / "changes" / ".gitkeep").touch()
+    assert changes.faults([changed, f"{folder}/changes/.gitkeep"], repository) == [fault]
 
 
 def test_a_fragment_of_another_distribution_is_none(repository: Path) -> None:

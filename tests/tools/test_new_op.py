@@ -28,6 +28,12 @@ def run(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
+def repository(copied: Path) -> Path:
+    """The copy as it is: what is imported from it must be at the versions that are installed."""
+    return copied
+
+
+@pytest.fixture
 def acme(repository: Path) -> Path:
     """A copy with a family of its own, which has no op yet."""
     new_family.write("acme", "Acme ops.", repository)
@@ -211,6 +217,16 @@ when = "weight is not None"
 doc = "another"
 """
 )
+MANY_INPUTS = AXES + "".join(
+    f"""
+[[signature.{"outputs" if name == "y" else "inputs"}]]
+name = "{name}"
+dtype = "T"
+shape = ["*B", "N"]
+doc = "one of many"
+"""
+    for name in (*(f"input_of_number_{number}" for number in range(9)), "y")
+)
 TWO_RESULTS = (
     AXES
     + """
@@ -307,8 +323,8 @@ def types_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     "signature",
-    [EVERYTHING, TWO_RESULTS, NO_RESULT, TABLE, COMPOSITE],
-    ids=["everything", "two-results", "no-result", "table", "composite"],
+    [EVERYTHING, TWO_RESULTS, NO_RESULT, TABLE, COMPOSITE, MANY_INPUTS],
+    ids=["everything", "two-results", "no-result", "table", "composite", "many-inputs"],
 )
 def test_the_stubs_follow_an_entry_that_is_there(
     acme: Path, signature: str, types_cache: Path
@@ -349,13 +365,34 @@ def test_the_stubs_follow_an_entry_that_is_there(
         (
             "norm",
             "RMSNormFwdOp",
-            "packages/tileops-norm/src/tileops/norm/rms_norm is there already",
+            "RMSNormFwdOp is there already: its entry says that it is implemented",
+        ),
+        (
+            "norm",
+            "GroupNormFwdOp",  # in a folder that it shares
+            "GroupNormFwdOp is there already: its entry says that it is implemented",
+        ),
+        (
+            "norm",
+            "ArgumentsFwdOp",
+            "packages/tileops-norm/src/tileops/norm/arguments.py is there already",
+        ),
+        (
+            "norm",
+            "FormulasFwdOp",
+            "packages/tileops-norm/tests/test_formulas.py is there already",
+        ),
+        (
+            "norm",
+            "LambdaFwdOp",
+            "'LambdaFwdOp' is no op's class: its module would be called lambda, a word of Python's",
         ),
     ],
 )
 def test_what_cannot_be_written_is_refused(
     repository: Path, family: str, name: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (repository / "packages/tileops-norm/tests/test_formulas.py").touch()
     before = sorted(repository.rglob("*"))
     assert new_op.main([family, name], repository) == 1
     assert capsys.readouterr().err == f"new_op: {message}\n"
@@ -400,6 +437,7 @@ def test_a_family_is_whole_and_in_every_list(repository: Path) -> None:
     ("family", "summary", "message"),
     [
         ("Conv", "Ops.", "'Conv' is no family; it is one word in small letters, like conv"),
+        ("import", "Ops.", "'import' is no family; it is one word in small letters, like conv"),
         ("norm", "Ops.", "there is a family 'norm': "),
         ("acme", "Ops", "'Ops' is no sentence without quotes that ends in a full stop"),
         ("acme", 'An "op".', "is no sentence without quotes that ends in a full stop"),

@@ -121,3 +121,17 @@ def test_the_command_fails_on_a_fault(repository: Path, capsys: pytest.CaptureFi
     set_version(repository, "norm", "0.9.0")
     assert ranges.main([], repository) == 1
     assert "ranges: tileops-composite requires tileops-norm~=" in capsys.readouterr().err
+
+
+def test_what_cannot_be_compared_is_said(
+    repository: Path, commit: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    commit()
+    assert ranges.main(["--base", "nowhere"], repository) == 2
+    assert capsys.readouterr().err == (
+        "ranges: nowhere is no folder, no wheel and no git revision\n"
+    )
+    entry = repository / "manifest/src/tileops/manifest/entries/norm/rms_norm_fwd.toml"
+    entry.write_text('name = "')
+    assert ranges.main([], repository) == 2
+    assert capsys.readouterr().err.startswith("ranges: ")

@@ -88,10 +88,38 @@ def test_a_manifest_is_compared_with_the_release_before_this_one(
     entry = repository / "manifest/src/tileops/manifest/entries/norm/rms_norm_fwd.toml"
     entry.unlink()
     prepare(repository, "manifest", "0.1.1")
-    commit("manifest-v0.1.1")
-    [fault] = release.faults("manifest-v0.1.1", repository)
-    assert "need at least 0.2.0" in fault
-    assert "RMSNormFwdOp: breaking: is gone" in fault
+    # Beforehand, as the README has it, and in the workflow, where the tag is there.
+    for tag in (None, "manifest-v0.1.1"):
+        commit(tag)
+        [fault] = release.faults("manifest-v0.1.1", repository)
+        assert "need at least 0.2.0" in fault
+        assert "RMSNormFwdOp: breaking: is gone" in fault
+
+
+def test_a_manifest_that_cannot_be_read_is_not_released(
+    repository: Path, commit: Commit, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepare(repository, "manifest", "0.1.0")
+    commit("manifest-v0.1.0")
+    entry = repository / "manifest/src/tileops/manifest/entries/norm/rms_norm_fwd.toml"
+    entry.write_text('name = "')
+    prepare(repository, "manifest", "0.1.1")
+    commit()
+    assert release.main(["check", "manifest-v0.1.1"], repository) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("release: ")
+    assert "rms_norm_fwd.toml" in said
+
+
+def test_a_version_is_released_once(repository: Path, commit: Commit) -> None:
+    prepare(repository, "manifest", "0.1.7")
+    first = commit("manifest-v0.1.7")
+    assert release.faults("manifest-v0.1.7", repository) == []
+    commit()
+    assert release.faults("manifest-v0.1.7", repository) == [
+        f"the tag manifest-v0.1.7 is there already, at {first[:12]}, and this checkout is another "
+        "commit; move the version on with: hatch run upkeep:release bump manifest NEW"
+    ]
 
 
 def test_a_bump_takes_along_the_ranges_that_it_leaves(
@@ -111,6 +139,21 @@ def test_a_bump_takes_along_the_ranges_that_it_leaves(
     for version, message in (("0.2.0", "tileops-norm is at 0.2.0; 0.2.0 is not above"), ("1", "")):
         assert release.main(["bump", "norm", version], repository) == 1
         assert (message or "'1' is no MAJOR.MINOR.PATCH") in capsys.readouterr().err
+
+
+def test_a_range_that_cannot_be_moved_is_named(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepare(repository, "norm", "0.1.0")
+    settings = repository / "packages/tileops-composite/pyproject.toml"
+    text = settings.read_text("utf-8")
+    settings.write_text(text.replace('"tileops-norm~=', '"tileops-norm ~='), "utf-8")
+    assert release.main(["bump", "norm", "0.2.0"], repository) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"release: {settings} spells tileops-norm~=")
+    assert said.endswith(' in another way; write there "tileops-norm~=0.2.0"\n')
+    # Nothing has moved, so that the same command can be given again.
+    assert distributions(repository)["norm"].version == "0.1.0"
 
 
 def test_only_the_files_of_the_tagged_distribution_are_collected(repository: Path) -> None:

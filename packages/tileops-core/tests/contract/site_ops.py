@@ -85,12 +85,20 @@ contracts = planted_ops
 [tileops.contracts]
 contracts = planted_ops
 elsewhere = no_such_module
+leaving = planted_leaving
+"""
+
+LEAVING = """
+import sys
+
+sys.exit("no licence on this machine")
 """
 
 
 def install(site: Path) -> Path:
     """Puts the package into ``site`` as an installer would."""
     (site / "planted_ops.py").write_text(OPS)
+    (site / "planted_leaving.py").write_text(LEAVING)
     for name in ("declare", "good"):
         source = (HERE / f"{name.replace('good', 'good_ops')}.py").read_text()
         text = source.replace("from .declare", "from planted_declare")

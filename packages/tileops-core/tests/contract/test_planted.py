@@ -14,6 +14,15 @@ from .planted import FAULTS, planted
 IN_PROCESS = [check for check in CHECKS if not check.together]
 
 
+def test_every_check_has_a_fault_that_it_catches() -> None:
+    """Those on a card have theirs in ``test_planted_on_a_card``, fresh processes theirs in
+    ``test_processes``."""
+    on_a_card = {"cuda-graph", "reduce-overhead"}
+    assert {fault.check for fault in FAULTS.values()} | on_a_card == {
+        one.name for one in IN_PROCESS
+    }
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_caught_by_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fault = FAULTS[name]

@@ -70,6 +70,22 @@ def test_each_check_of_each_case_is_a_test(tmp_path: Path) -> None:
     assert "1 failed, 12 passed, 1 skipped" in lines[-1]
 
 
+def test_a_run_whose_checks_are_all_skipped_is_no_success(tmp_path: Path) -> None:
+    """As ``tileops contract`` has it: a target that serves no case proves nothing."""
+    site, option = install(tmp_path), "--tileops-contract"
+    words = (option, f"{option}-family", "contracts", f"{option}-device", "cpu")
+    one = ("-k", "PlantedGoodFwdOp and (zero-rows or cuda-graph)")
+    done = pytest_in(site, *words, f"{option}-target", "tilelang", *one)
+    assert done.returncode == 5, done.stdout
+    assert (
+        "--tileops-contract: nothing was checked: all 2 checks of cases were skipped, and -rs "
+        "says why"
+    ) in done.stdout.splitlines()
+    done = pytest_in(site, *words, *one)
+    assert done.returncode == 0, done.stdout
+    assert "nothing was checked" not in done.stdout
+
+
 def test_a_family_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
     done = pytest_in(tmp_path, "--tileops-contract", "--tileops-contract-family", "nothing")
     assert done.returncode == 4

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as xml
@@ -13,10 +15,11 @@ from jsonschema import Draft202012Validator
 
 from tileops.core.choice import Choice
 from tileops.core.contract import compare as comparison
-from tileops.core.contract import isolated, register
+from tileops.core.contract import isolated, processes, register
 from tileops.core.contract.check import Blocked
 from tileops.core.contract.checks import CHECKS
 from tileops.core.contract.compare import compare
+from tileops.core.contract.junit import write_junit
 from tileops.core.contract.processes import FIRST, SECOND, Processes
 from tileops.core.contract.subject import Subject
 from tileops.core.errors import ContractError
@@ -122,6 +125,11 @@ def test_what_cannot_be_loaded_is_named_and_takes_nothing_down(report: dict[str,
     }
 
 
+def test_a_package_that_ends_its_importer_ends_no_run(report: dict[str, Any]) -> None:
+    (problem,) = [p for p in report["problems"] if "planted_leaving" in p["what"]]
+    assert problem["reason"] == "SystemExit: no licence on this machine"
+
+
 def test_the_report_says_where_and_with_what(report: dict[str, Any]) -> None:
     assert report["complete"] is True
     assert report["seed"] == 5
@@ -164,6 +172,8 @@ def test_the_same_as_junit(site: Path, report: dict[str, Any]) -> None:
     assert skipped == "needs a CUDA device, and the call is on cpu"
     count = len(report["ops"]) + sum(len(row["checks"]) or 1 for row in report["subjects"])
     assert root.get("tests") == str(count + len(report["problems"]))
+    [installed] = [suite for suite in root if suite.get("name") == "installed"]
+    assert installed.get("errors") == installed.get("tests") == str(len(report["problems"]))
 
 
 def test_a_case_that_ends_its_process_is_reported_and_the_run_goes_on(site: Path) -> None:
@@ -214,6 +224,73 @@ def test_what_a_case_s_own_process_found_is_in_the_report(monkeypatch: pytest.Mo
     assert found["seconds"] > 0
 
 
+def test_a_case_that_its_own_process_does_not_know_is_a_fault(tmp_path: Path) -> None:
+    """Such as one whose label is another in each process: nothing of it was checked."""
+    register(CASES["one node"])
+    request = {
+        "op": "ContractTwiceFwdOp",
+        "case": "ContractTwiceFwdOp-elsewhere",
+        "device": "cpu",
+        "targets": [],
+        "seed": 4,
+        "output": str(tmp_path / "report.json"),
+    }
+    with pytest.raises(ContractError) as error:
+        isolated.check_one(request)
+    assert str(error.value) == (
+        "no installed family registers the case ContractTwiceFwdOp-elsewhere in a fresh process"
+    )
+    assert not (tmp_path / "report.json").exists()
+
+
+GIVEN_UP = """
+import sys, time
+from pathlib import Path
+from tileops.core.contract.processes import TerminatedError, ended_in_order
+with ended_in_order():
+    try:
+        print("ready", file=sys.stderr, flush=True)
+        time.sleep(60)
+    except TerminatedError:
+        Path(sys.argv[1]).touch()
+"""
+
+
+def test_a_case_s_process_that_is_given_up_ends_what_it_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed, it would leave its fresh processes running and their folder behind."""
+
+    class Child(subprocess.Popen[str]):
+        def communicate(self, input: Any = None, timeout: float | None = None) -> Any:
+            if timeout is None:
+                assert self.stderr is not None
+                assert self.stderr.readline() == "ready\n"
+                raise KeyboardInterrupt
+            return super().communicate(input, timeout)
+
+    children: list[Child] = []
+
+    def start(request: Any, environment: Any) -> Child:
+        command = [sys.executable, "-c", GIVEN_UP, str(tmp_path / "ended")]
+        children.append(Child(command, stderr=subprocess.PIPE, text=True))
+        return children[0]
+
+    monkeypatch.setattr(processes, "start_child", start)
+    with pytest.raises(KeyboardInterrupt):
+        processes.run_child({})
+    assert (tmp_path / "ended").exists()
+    assert children[0].returncode == 0
+
+
+def test_what_xml_cannot_hold_is_left_out_of_it(report: dict[str, Any], tmp_path: Path) -> None:
+    odd: dict[str, Any] = json.loads(json.dumps(report))
+    odd["problems"] = [{"what": "a\x00b", "reason": "c\udcffd <&> \ufffe"}]
+    write_junit(odd, tmp_path / "report.xml")
+    case = next(xml.parse(tmp_path / "report.xml").iter("testcase"))
+    assert (case.get("name"), case[0].text) == ("a?b", "c?d <&> ?")
+
+
 def records(*rows: tuple[str, str, float | None, str]) -> list[dict[str, Any]]:
     return [
         {"place": [case, "cpu", ""], "do": do, "seconds": seconds, "problem": problem}
@@ -225,27 +302,27 @@ def test_a_process_that_died_names_the_case_and_blocks_the_later_ones() -> None:
     first = Subject(CASES["one node"], _cpu())
     second = Subject(CASES["out"], _cpu())
     later = Subject(CASES["composite"], _cpu())
-    processes = Processes([], 0)
-    processes._records[FIRST] = records(
+    both = Processes([], 0)
+    both._records[FIRST] = records(
         (first.case.name, "compile", None, ""),
         (first.case.name, "compile", 0.1, ""),
         (second.case.name, "compile", None, ""),
     )
-    processes._records[SECOND] = records(
+    both._records[SECOND] = records(
         (first.case.name, "compile", None, ""), (first.case.name, "compile", 0.1, "wrong")
     )
-    processes._ends[FIRST] = "ended by signal 11: Fatal Python error"
+    both._ends[FIRST] = "ended by signal 11: Fatal Python error"
     with pytest.raises(ContractError, match=r"^in the second process: wrong$"):
-        processes.found(first, "compile")
+        both.found(first, "compile")
     with pytest.raises(ContractError, match=r"^in the first process: ended by signal 11: Fatal"):
-        processes.found(second, "compile")
+        both.found(second, "compile")
     with pytest.raises(Blocked) as error:
-        processes.found(later, "compile")
+        both.found(later, "compile")
     assert str(error.value) == (
         "ContractOutFwdOp-out is broken: the first process ended by signal 11: Fatal Python error "
         "there; --isolate gives each case processes of its own"
     )
-    processes.close()
+    both.close()
 
 
 def _cpu() -> Any:
@@ -319,3 +396,8 @@ def test_a_run_that_was_asked_for_less_misses_nothing_that_it_was_not_asked_for(
     for part in ("ops", "subjects"):
         less[part] = [row for row in less[part] if row["op"] == "PlantedGoodFwdOp"]
     assert list(comparison.compare(report, less)) == ["no contract changed"]
+    # The other way round there are more, which have not appeared: nobody looked for them before.
+    more, *rest = comparison.compare(less, report)
+    count = sum(row["op"] != "PlantedGoodFwdOp" for row in (*report["ops"], *report["subjects"]))
+    assert more == f"{count} ops and cases are not compared: the older run was not asked for them"
+    assert rest == ["no contract changed"]

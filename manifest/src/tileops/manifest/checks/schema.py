@@ -11,7 +11,7 @@ from typing import Any, Final
 from tileops.manifest.checks.accept import compile_schema, inlined, is_int, is_number
 from tileops.manifest.checks.report import Report, Where, brief, closest, shown
 
-__all__ = ["check_schema", "load_schema", "schema_folder"]
+__all__ = ["check_schema", "fault_by_schema", "load_schema", "schema_folder"]
 
 _TYPES: Final = {
     "string": "a string",
@@ -41,6 +41,15 @@ def load_schema(name: str) -> dict[str, Any]:
     """Return one of the schemas, ``op.schema.json``."""
     document: dict[str, Any] = json.loads((schema_folder() / name).read_text(encoding="utf-8"))
     return document
+
+
+def fault_by_schema(document: Any, name: str) -> str:
+    """What is wrong with a document by one of the schemas, "" where nothing is."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import best_match
+
+    wrong = best_match(Draft202012Validator(load_schema(name)).iter_errors(document))
+    return "" if wrong is None else f"{wrong.json_path}: {wrong.message}"
 
 
 def check_schema(document: Mapping[str, Any], report: Report) -> bool:

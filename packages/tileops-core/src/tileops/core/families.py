@@ -23,7 +23,8 @@ def load_families() -> tuple[str, ...]:
         try:
             point.load()
             found.append(point.name)
-        except Exception as error:
+        # A package that ends the process where it cannot be used takes no other with it.
+        except (Exception, SystemExit) as error:
             failed.append((point, error))
     if failed:
         reasons = "; ".join(

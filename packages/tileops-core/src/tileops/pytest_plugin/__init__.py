@@ -53,13 +53,37 @@ def pytest_collection_modifyitems(
 ) -> None:
     if config.getoption(OPTION):
         contracts = Contracts.from_parent(session, name="contract", nodeid="tileops-contract")
+        config.stash[CONTRACTS] = contracts
         items.extend(contracts.collect())
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    contracts = session.config.stash.get(CONTRACTS, None)
+    if contracts is not None and contracts.says_nothing and session.exitstatus == 0:
+        session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    contracts = config.stash.get(CONTRACTS, None)
+    if contracts is not None and contracts.says_nothing:
+        terminalreporter.write_line(
+            f"{OPTION}: nothing was checked: all {contracts.asked} checks of cases were skipped, "
+            f"and -rs says why"
+        )
 
 
 class Contracts(pytest.Collector):
     """The parent of the tests; holds what they share."""
 
     suite: Suite
+    asked = 0
+    """How many checks of cases there were, and how many of them were skipped."""
+    skipped = 0
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether there were checks of cases, and each was skipped."""
+        return 0 < self.asked == self.skipped
 
     def collect(self) -> Iterator[pytest.Item]:
         import secrets
@@ -67,7 +91,13 @@ class Contracts(pytest.Collector):
         from tileops.core.choice import Choice
         from tileops.core.contract.checks import CHECKS
         from tileops.core.contract.installed import load_all
-        from tileops.core.contract.plan import devices_here, known_device, known_targets, ops_of
+        from tileops.core.contract.plan import (
+            devices_here,
+            known_choice,
+            known_device,
+            known_seed,
+            known_targets,
+        )
         from tileops.core.contract.suite import Suite, work_of
 
         chosen = {
@@ -76,12 +106,12 @@ class Contracts(pytest.Collector):
         }
         problems = load_all(chosen["family"])
         try:
-            ops = ops_of(Choice(chosen["op"], chosen["family"]))
+            ops = known_choice(Choice(chosen["op"], chosen["family"]), problems)
             known_targets(chosen["target"])
-            devices = [known_device(name) for name in chosen["device"]] or devices_here()
+            devices = list(dict.fromkeys(map(known_device, chosen["device"]))) or devices_here()
+            seed = secrets.randbits(31) if chosen["seed"] is None else known_seed(chosen["seed"])
         except ValueError as error:
             raise pytest.UsageError(f"{OPTION}: {error}") from error
-        seed = secrets.randbits(31) if chosen["seed"] is None else chosen["seed"]
         work = work_of(ops, devices)
         self.suite = Suite(work, targets=chosen["target"], seed=seed)
         self.config.add_cleanup(self.suite.close)
@@ -159,4 +189,12 @@ class CaseCheck(ContractTest):
         for one in suite.unserved(work):
             self.add_report_section("call", "targets", f"not served by {one.target}: {one.problem}")
         found = [(subject.name, finding) for subject, finding in suite.findings(work, check)]
-        self.judge(found)
+        self.parent.asked += 1
+        try:
+            self.judge(found)
+        except pytest.skip.Exception:
+            self.parent.skipped += 1
+            raise
+
+
+CONTRACTS = pytest.StashKey[Contracts]()

@@ -26,7 +26,7 @@ import torch
 
 from tileops.core.contract.check import brief
 from tileops.core.contract.judge import require_equal
-from tileops.core.contract.processes import CACHES, FIRST
+from tileops.core.contract.processes import CACHES, FIRST, ended_in_order
 from tileops.core.contract.registry import cases
 from tileops.core.contract.subject import Ran, Subject
 from tileops.core.targets import using_target
@@ -50,7 +50,8 @@ def main(request: dict[str, Any]) -> int:
     if request["do"] == "case":
         from tileops.core.contract.isolated import check_one
 
-        check_one(request)
+        with ended_in_order():
+            check_one(request)
         return 0
     _compile_something()
     folder = Path(request["folder"])

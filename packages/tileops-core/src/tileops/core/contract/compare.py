@@ -14,8 +14,13 @@ Row = dict[str, Any]
 
 
 def compare(old: Row, new: Row) -> Iterator[str]:
-    """What changed from the old report to the new one, within what the new one was asked for."""
+    """What changed from the old report to the new one, within what both were asked for."""
+    if not old["complete"]:
+        yield "the older run was interrupted: what it had not come to is said to have appeared"
     yield from _surroundings(old, new)
+    more = sum(not _asked(row, old) for row in (*new["ops"], *new["subjects"]))
+    if more:
+        yield f"{more} ops and cases are not compared: the older run was not asked for them"
     changed = 0
     for line in (*_ops(old, new), *_subjects(old, new)):
         changed += 1
@@ -49,7 +54,7 @@ def _moved(what: str, before: Any, after: Any) -> str:
 
 def _ops(old: Row, new: Row) -> Iterator[str]:
     before = {row["op"]: row for row in old["ops"] if _asked(row, new)}
-    after = {row["op"]: row for row in new["ops"]}
+    after = {row["op"]: row for row in new["ops"] if _asked(row, old)}
     for name, row in after.items():
         was = before.get(name)
         if was is None:
@@ -81,7 +86,7 @@ def _operators(name: str, was: Row, row: Row) -> Iterator[str]:
 
 def _subjects(old: Row, new: Row) -> Iterator[str]:
     before = {_key(row): row for row in old["subjects"] if _asked(row, new)}
-    after = {_key(row): row for row in new["subjects"]}
+    after = {_key(row): row for row in new["subjects"] if _asked(row, old)}
     for key, row in after.items():
         name, was = title(row), before.get(key)
         if was is None:
@@ -133,9 +138,9 @@ def _key(row: Row) -> tuple[str, ...]:
     return row["op"], row["case"], kind, row["target"]
 
 
-def _asked(row: Row, new: Row) -> bool:
-    """Whether the new run was asked for what an old row is of."""
-    asked = new["asked"]
+def _asked(row: Row, report: Row) -> bool:
+    """Whether the run of a report was asked for what a row of another is of."""
+    asked = report["asked"]
     devices = {device.partition(":")[0] for device in asked["devices"]}
     return (
         (not asked["ops"] or row["op"] in asked["ops"])

@@ -22,7 +22,8 @@ def load_all(families: Sequence[str] = ()) -> dict[str, str]:
                 continue
             try:
                 point.load()
-            except Exception as error:
+            # A package that ends the process where it cannot be used ends no other's checks.
+            except (Exception, SystemExit) as error:
                 problems[f"{group} {point.name} = {point.value}"] = (
                     f"{type(error).__name__}: {error}"
                 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from tileops.core.contract.processes import run_child
 from tileops.core.contract.registry import cases
 from tileops.core.contract.run import Step, has_case, run
 from tileops.core.contract.suite import work_of
+from tileops.core.errors import ContractError
 
 __all__ = ["check_one", "run_isolated"]
 
@@ -67,8 +67,23 @@ def run_isolated(
 
 
 def check_one(request: dict[str, Any]) -> None:
-    """What the case's own process does."""
-    report = reports.begin({}, [request["device"]], request["seed"])
+    """What the case's own process does.
+
+    Raises:
+        ContractError: no installed family registers the case there.
+    """
+    asked = {
+        "ops": [request["op"]],
+        "families": [],
+        "targets": request["targets"],
+        "devices": [request["device"]],
+        "isolate": True,
+    }
+    report = reports.begin(asked, [request["device"]], request["seed"])
+    if request["case"] not in {case.name for case in cases()}:
+        raise ContractError(
+            f"no installed family registers the case {request['case']} in a fresh process"
+        )
     run(
         Choice(ops=[request["op"]]),
         [request["device"]],
@@ -78,4 +93,4 @@ def check_one(request: dict[str, Any]) -> None:
         report=report,
         only=[request["case"]],
     )
-    Path(request["output"]).write_text(json.dumps(report))
+    reports.write(report, Path(request["output"]))

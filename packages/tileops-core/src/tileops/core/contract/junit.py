@@ -8,8 +8,8 @@ from typing import Any
 from xml.etree import ElementTree as xml
 
 from tileops.core.contract.check import BLOCKED, BROKEN, NOT_APPLICABLE
+from tileops.core.contract.files import replace
 from tileops.core.contract.report import title
-from tileops.core.errors import ContractError
 
 __all__ = ["write_junit"]
 
@@ -21,9 +21,13 @@ def write_junit(report: dict[str, Any], path: Path) -> None:
         ContractError: the file cannot be written.
     """
     root = xml.Element("testsuites", name="tileops contract", time=f"{report['seconds']:.3f}")
-    for problem in report["problems"]:
-        case = _case(_suite(root, "installed", report), "installed", problem["what"], 0.0)
-        _add(case, "error", problem["reason"])
+    if report["problems"] or not report["complete"]:
+        suite = _suite(root, "installed", report)
+        for problem in report["problems"]:
+            _add(_case(suite, "installed", problem["what"], 0.0), "error", problem["reason"])
+        if not report["complete"]:
+            _add(_case(suite, "installed", "the run", 0.0), "error", "it was interrupted")
+        _count(suite)
     for op in report["ops"]:
         suite = _suite(root, op["op"], report)
         place = f"tileops.contract.{op['family']}.{op['op']}"
@@ -36,12 +40,8 @@ def write_junit(report: dict[str, Any], path: Path) -> None:
             _checks(suite, place, title(row), row["checks"])
         _count(suite)
     _count(root)
-    tree = xml.ElementTree(root)
-    xml.indent(tree)
-    try:
-        tree.write(path, encoding="utf-8", xml_declaration=True)
-    except OSError as error:
-        raise ContractError(f"{path} cannot be written: {error}") from error
+    xml.indent(root)
+    replace(path, xml.tostring(root, encoding="utf-8", xml_declaration=True))
 
 
 def _suite(root: xml.Element, name: str, report: dict[str, Any]) -> xml.Element:
@@ -80,5 +80,8 @@ def _count(element: xml.Element) -> None:
 def _printable(text: str) -> str:
     """``text`` without the characters that XML 1.0 has no way to write."""
     return "".join(
-        c if c in "\t\n" or (c >= " " and c not in "\ufffe\uffff") else "?" for c in text
+        c
+        if c in "\t\n" or (c >= " " and c not in "\ufffe\uffff" and not "\ud800" <= c <= "\udfff")
+        else "?"
+        for c in text
     )

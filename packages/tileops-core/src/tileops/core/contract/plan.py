@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 
 import torch
 
 from tileops.core.choice import Choice, chosen
+from tileops.core.conformance import classes
 from tileops.core.contract.registry import CompileCase, cases
 from tileops.core.contract.subject import Subject
 from tileops.core.errors import TargetError
@@ -18,7 +19,9 @@ from tileops.core.targets import resolve, target_names
 __all__ = [
     "Served",
     "devices_here",
+    "known_choice",
     "known_device",
+    "known_seed",
     "known_targets",
     "ops_of",
     "served_on",
@@ -65,11 +68,54 @@ def known_device(name: str) -> str:
         ValueError: there is none of this name here.
     """
     try:
-        device = torch.device(name)
-        return str(torch.empty(0, device=device).device)
+        device = torch.empty(0, device=torch.device(name)).device
+        if device.type == "meta":
+            raise RuntimeError("meta tensors have no values to check")
+        return str(device)
     except (AssertionError, RuntimeError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise ValueError(f"there is no device {name!r} here: {reason}") from error
+
+
+def known_seed(seed: int) -> int:
+    """The seed, where PyTorch and a report can hold it.
+
+    Raises:
+        ValueError: they cannot.
+    """
+    if not 0 <= seed < 2**63:
+        raise ValueError(f"{seed} is no seed; it is a number from 0 to {2**63 - 1}")
+    return seed
+
+
+def known_choice(choice: Choice, problems: Mapping[str, str]) -> list[type[Op]]:
+    """:func:`ops_of` the choice, after everything was loaded that could be.
+
+    Args:
+        choice: what is asked for.
+        problems: what could not be loaded, with its reason.
+
+    Raises:
+        ValueError: the choice names what is not there; the message has the problems.
+    """
+    try:
+        installed = {point.name for point in entry_points(group="tileops.families")}
+        _known_families(choice.families, installed, {cls.entry.family for cls in classes()})
+        if not classes():
+            raise ValueError("no family with ops is installed; install one, such as tileops-norm")
+        return ops_of(choice)
+    except ValueError as error:
+        told = [f"cannot be loaded: {what}: {reason}" for what, reason in problems.items()]
+        raise ValueError("\n".join([str(error), *told])) from error
+
+
+def _known_families(named: Sequence[str], installed: set[str], with_ops: set[str]) -> None:
+    for name in named:
+        if name in installed and name not in with_ops:
+            raise ValueError(f"the family {name!r} is installed, and no op of it is there")
+        if name not in installed | with_ops:
+            listing = ", ".join(sorted(installed | with_ops)) or "none"
+            raise ValueError(f"there is no family {name!r}; there are: {listing}")
 
 
 def ops_of(choice: Choice) -> list[type[Op]]:

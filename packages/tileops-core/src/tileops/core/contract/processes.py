@@ -6,13 +6,15 @@ one that dies is known to have died there.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,15 @@ from tileops.core.contract.check import Blocked
 from tileops.core.contract.subject import Subject
 from tileops.core.errors import ContractError
 
-__all__ = ["CACHES", "Place", "Processes", "place_of", "run_child"]
+__all__ = [
+    "CACHES",
+    "Place",
+    "Processes",
+    "TerminatedError",
+    "ended_in_order",
+    "place_of",
+    "run_child",
+]
 
 Place = tuple[str, str, str]
 """A case, a device, and the target that serves it there, "" for whom a plain call is served by."""
@@ -29,6 +39,30 @@ CACHES = ("fxgraph_cache", "autograd_cache")
 """Inductor's and AOTAutograd's, as their counters are called."""
 
 FIRST, SECOND = "first", "second"
+
+_PATIENCE = 10.0
+"""The seconds that a process has to end in order."""
+
+
+class TerminatedError(BaseException):
+    """SIGTERM came: what runs beside ends, and what was found is kept, as on an interruption."""
+
+
+@contextlib.contextmanager
+def ended_in_order() -> Iterator[None]:
+    """Inside, SIGTERM, by which CI services and ``timeout`` end a run, raises."""
+
+    def terminated(*_: object) -> None:
+        raise TerminatedError
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, terminated)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def place_of(subject: Subject) -> Place:
@@ -146,8 +180,13 @@ def run_child(request: dict[str, Any]) -> str:
     try:
         _, errors = child.communicate()
     except BaseException:
-        child.kill()
-        child.wait()
+        # It has processes of its own, which it ends.
+        child.terminate()
+        try:
+            child.communicate(timeout=_PATIENCE)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
         raise
     return "" if child.returncode == 0 else _told(child.returncode, errors)
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ import torch
 
 from tileops.core.bench.surroundings import now, surroundings
 from tileops.core.contract.check import BLOCKED, BROKEN, HELD, Finding
+from tileops.core.contract.files import replace
 from tileops.core.contract.graphs import calls_of
 from tileops.core.contract.installed import versions
 from tileops.core.contract.plan import Served
@@ -22,6 +22,7 @@ from tileops.core.contract.subject import Subject
 from tileops.core.errors import ContractError
 from tileops.core.op import Op
 from tileops.core.targets import target_names
+from tileops.manifest.checks.schema import fault_by_schema
 
 __all__ = [
     "FORMAT",
@@ -192,11 +193,17 @@ def read(path: Path) -> dict[str, Any]:
         ContractError: the file cannot be read, or is no report of this format.
     """
     try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
         raise ContractError(f"{path} cannot be read as a report: {error}") from error
     if not isinstance(found, dict) or found.get("format") != FORMAT or "subjects" not in found:
         raise ContractError(f"{path} is no contract report of format {FORMAT}")
+    wrong = fault_by_schema(found, "contract-report.schema.json")
+    if wrong:
+        raise ContractError(
+            f"{path} is a damaged contract report: {wrong[:200]}; make it anew with: tileops "
+            f"contract --json {path}"
+        )
     return found
 
 
@@ -206,9 +213,4 @@ def write(report: dict[str, Any], path: Path) -> None:
     Raises:
         ContractError: the file cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(json.dumps(report, indent=1) + "\n")
-        temporary.replace(path)
-    except OSError as error:
-        raise ContractError(f"{path} cannot be written: {error}") from error
+    replace(path, (json.dumps(report, indent=1) + "\n").encode("ascii"))
