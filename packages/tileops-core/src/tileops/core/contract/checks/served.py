@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from tileops.core.contract.check import Blocked, check
 from tileops.core.contract.subject import Subject
+from tileops.core.errors import ContractError
 
 __all__ = ["served"]
 
 
 @check("served")
 def served(subject: Subject) -> str:
-    """A plain call, eager, is served.
+    """A plain call, eager, is served, of a composite all of it by the target that was asked for.
 
     Twice: the second time, memory that it allocates is filled first, as ``equals-oracle`` needs.
     """
@@ -18,4 +19,11 @@ def served(subject: Subject) -> str:
         _ = subject.eager, subject.filled
     except Blocked as error:
         raise error.cause from None
+    op = subject.make()
+    subject.call(op, subject.inputs())
+    if subject.served_by and op.entry.composition and op.serving_target != subject.served_by:
+        raise ContractError(
+            f"the op asks for the target {subject.served_by!r}, and its sub-ops were served by "
+            f"{op.serving_target}; give each of them the composite's own target"
+        )
     return f"by {subject.served_by}" if subject.served_by else ""
