@@ -107,9 +107,7 @@ def test_a_block_is_its_halves() -> None:
     attention = PreNormAttentionFwdOp(64, 4, 2, 16)
     mlp = GatedMLPFwdOp(64, "gelu")
     x, residual, norm1, norm2 = (torch.randn(s) for s in ((2, 5, 64), (2, 5, 64), 64, 64))
-    qkv, o, gate_up, down = (
-        torch.randn(s) / 8 for s in ((128, 64), (64, 64), (90, 64), (64, 45))
-    )
+    qkv, o, gate_up, down = (torch.randn(s) / 8 for s in ((128, 64), (64, 64), (90, 64), (64, 45)))
     attended, total = attention(x, residual, norm1, qkv, o)
     expected = mlp(attended, total, norm2, gate_up, down)
     found = block(x, residual, norm1, qkv, o, norm2, gate_up, down)

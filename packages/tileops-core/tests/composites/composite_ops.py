@@ -1,4 +1,4 @@
-"""A small op, a composite of two of it, one of composites, and a target that says what it served."""
+"""A small op, a composite of two of it, one of composites, and a target that notes its calls."""
 
 from __future__ import annotations
 
@@ -120,7 +120,9 @@ def kernel_of(op: Op, interface: str, call: Any) -> Callable[..., Any]:
 
 def entry_of(name: str, *parts: str) -> Any:
     more = 'G = "columns of the result"' if "composition" in parts[0] else ""
-    return load_text("\n".join([HEAD.format(name=name, more=more), *parts]), path=Path("for_tests.toml"))
+    return load_text(
+        "\n".join([HEAD.format(name=name, more=more), *parts]), path=Path("for_tests.toml")
+    )
 
 
 class ScaledFwdOp(Op, entry=entry_of("ScaledFwdOp", SCALE)):

@@ -13,10 +13,10 @@ __all__ = ["attend"]
 
 
 def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> torch.Tensor:
-    """Attention of ``[B, S, H, D]``, H query heads to as many or fewer key heads: ``[B, S, H * D]``.
+    """``softmax(q k / sqrt(D)) v`` for each head, where ``causal`` over tokens that do not follow.
 
-    ``softmax(q k / sqrt(D)) v`` for each head, where ``causal`` over tokens that do not follow. Key
-    head i serves the i-th group of ``H / Hkv`` query heads.
+    ``q`` is ``[B, S, H, D]``, ``k`` and ``v`` are ``[B, S, Hkv, D]``; key-value head i serves the
+    i-th group of ``H / Hkv`` query heads. Returns ``[B, S, H * D]``.
     """
     out = functional.scaled_dot_product_attention(
         q.transpose(1, 2),

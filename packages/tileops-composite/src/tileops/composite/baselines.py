@@ -19,16 +19,14 @@ Pair = tuple[torch.Tensor, torch.Tensor]
 
 
 def _attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
-    out = functional.scaled_dot_product_attention(
-        *(t.transpose(1, 2) for t in (q, k, v)),
-        is_causal=causal,
-        enable_gqa=q.shape[2] != k.shape[2],
-    )
+    grouped = q.shape[2] != k.shape[2]
+    q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+    out = functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=grouped)
     return out.transpose(1, 2).flatten(-2)
 
 
 def _angles(op: Any, length: int, position_ids: torch.Tensor | None, device: torch.device) -> Pair:
-    """cos and sin, float32, with an axis for the heads; the frequencies kept as a model's buffer."""
+    """cos and sin, float32, with an axis for the heads; the frequencies are a model's buffer."""
     frequencies: torch.Tensor | None = getattr(op, "_baseline", None)
     if frequencies is None:
         pairs = torch.arange(op.head_dim // 2, dtype=torch.float64, device=device)

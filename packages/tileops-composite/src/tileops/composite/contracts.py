@@ -63,7 +63,8 @@ def _attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> 
 
 
 def _gelu(x: torch.Tensor) -> torch.Tensor:
-    return x * (1 + erf(x / math.sqrt(2))) / 2
+    share: torch.Tensor = (1 + erf(x / math.sqrt(2))) / 2
+    return x * share
 
 
 def _gelu_tanh(x: torch.Tensor) -> torch.Tensor:
@@ -153,8 +154,9 @@ def _ada_ln_zero_block(
     )
     hidden = _layer_norm(x, op.eps) * (1 + scale1) + shift1
     q, k, v = (
-        (hidden @ w["qkv_weight"][i * n : (i + 1) * n].mT + w["qkv_bias"][i * n : (i + 1) * n])
-        .reshape(*x.shape[:2], op.num_heads, n // op.num_heads)
+        (
+            hidden @ w["qkv_weight"][i * n : (i + 1) * n].mT + w["qkv_bias"][i * n : (i + 1) * n]
+        ).reshape(*x.shape[:2], op.num_heads, n // op.num_heads)
         for i in range(3)
     )
     total = x + gate1 * (_attend(q, k, v, causal=False) @ w["o_weight"].mT + w["o_bias"])

@@ -23,7 +23,7 @@ class PreNormAttentionFwdOp(Op):
     to ``x``'s dtype and then normalized, as by :class:`~tileops.norm.FusedAddRMSNormFwdOp`.
 
     A composite: in a compiled graph the addition with its norm is one node, the rotation (with
-    ``qk_norm`` the norms of q and k too) is another, and the rest, attention among it, is PyTorch's.
+    ``qk_norm`` the norms of q and k too) is another, and the rest is PyTorch's, attention too.
 
     Args:
         hidden_size: the size of a token's vector.

@@ -111,7 +111,5 @@ class TransformerBlockFwdOp(Op):
             k_norm_weight,
             position_ids,
         )
-        y, residual_out = self.mlp(
-            attended, residual, mlp_norm_weight, gate_up_weight, down_weight
-        )
+        y, residual_out = self.mlp(attended, residual, mlp_norm_weight, gate_up_weight, down_weight)
         return y, residual_out

@@ -1,8 +1,8 @@
 """Calls of ops that are made of other ops: checked, then traced down to the sub-ops' nodes.
 
-A composite has no operator. Its generated ``__call__`` runs the checks of the entry and ``forward``,
-and a compiler traces both: each sub-op with a boundary becomes a node, and the plain PyTorch
-between them is the compiler's to fuse.
+A composite has no operator. Its generated ``__call__`` runs the checks of the entry and
+``forward``, and a compiler traces both: each sub-op with a boundary becomes a node, and the plain
+PyTorch between them is the compiler's to fuse.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ __all__ = ["call_bytes", "clone", "make_arguments"]
 def make_arguments(op: str, call: Call, device: torch.device, seed: int) -> dict[str, Any]:
     """What ``call`` passes, by name: random numbers by ``seed``, and the values generated for it.
 
-    Floating inputs are normal, of the workload's scale. Optional inputs that the call leaves out are not there.
+    Floating inputs are normal, of the workload's scale. Optional inputs that the call leaves out
+    are not there.
 
     Raises:
         BenchError: an input's values matter, and the workload generates none.
