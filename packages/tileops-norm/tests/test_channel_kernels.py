@@ -19,13 +19,10 @@ from tileops.core.testing import GraphRecorder
 from tileops.norm import BatchNormFwdOp, GroupNormFwdOp, InstanceNormFwdOp
 from tileops.norm.channels import kernels
 from tileops.norm.channels.layouts import (
-    ColumnsLayout,
-    ColumnsRunningLayout,
     ColumnsSplitLayout,
     FlatLayout,
     HeldLayout,
     SplitLayout,
-    TeamLayout,
 )
 
 pytestmark = pytest.mark.gpu
@@ -144,45 +141,36 @@ def compare(case: Case, before: dict[str, Any], given: dict[str, Any], y: torch.
 TRAINS: dict[str, Any] = {"affine": F32, "running": F32, "counted": True}
 AVERAGES: dict[str, Any] = {**TRAINS, "momentum": None}
 
+#: A build takes up to ten seconds: each case has a code path of its own.
 CASES = {
-    "tiny-groups": Case("group", (3, 6, 5), F32, 3, F32),
-    "groups-of-pairs": Case("group", (5, 6), F32, 3, F32),
-    "groups-odd": Case("group", (3, 10, 7, 11), BF16, 5, F32, mean=30.0),
+    "tiny-groups": Case("group", (3, 6, 5), F32, 3, F32, mean=30.0),
     "groups-across-channels": Case("group", (2, 32, 7, 7), F16, 4, F16),
     "groups-across-channels-unaligned": Case("group", (2, 32, 7, 7), F16, 4, F16, offset=1),
     "groups-of-a-block": Case("group", (9, 128, 32, 32), F16, 32, F16),
     "groups-no-bias": Case("group", (2, 64, 33, 32), BF16, 8, BF16, biased=False),
     "groups-of-a-cluster": Case("group", (2, 320, 64, 64), F16, 32, F16),
     "groups-of-a-cluster-odd": Case("group", (1, 6, 173, 171), F32, 3, F32, mean=-100.0),
-    "groups-of-a-team": Case("group", (1, 24, 401, 402), F16, 6, F32),
-    "groups-of-a-large-team": Case("group", (2, 2, 2048, 2048), BF16, 1),
-    "groups-of-a-team-across-channels": Case("group", (1, 6, 1501, 1501), F16, 3, F16),
-    "groups-split": Case("group", (1, 3, 1501, 1501), F16, 3, F16),
-    "groups-beyond-the-chip": Case("group", (1, 6, 2750, 2750), F32, 2, F32, mean=10.0),
+    "groups-split": Case("group", (1, 3, 1501, 1501), F16, 3, F16, mean=10.0),
+    "groups-split-across-channels": Case("group", (1, 24, 401, 402), F16, 6, F32),
     "instances": Case("instance", (3, 5, 33), F16, affine=F16, running=F32),
-    "instances-of-eight": Case("instance", (300, 7, 8), BF16, running=BF16),
+    "instances-of-eight": Case("instance", (900, 7, 8), BF16, running=BF16),
     "instances-of-a-cluster": Case("instance", (2, 9, 128, 130), F32, affine=F32, running=F32),
-    "instances-of-a-team": Case("instance", (2, 5, 64, 90, 91), F16, running=F16),
     "instances-split": Case("instance", (1, 5, 3, 701, 703), F16, affine=F32, running=F32),
     "batch": Case("batch", (7, 5, 40), BF16, **TRAINS),
     "batch-averages": Case("batch", (7, 5, 12, 12), F32, **AVERAGES),
     "batch-of-a-cluster": Case("batch", (64, 50, 28, 28), F16, **TRAINS),
     "batch-of-a-cluster-averages": Case("batch", (40, 9, 56, 56), F16, **AVERAGES),
-    "batch-of-a-team": Case("batch", (61, 9, 100, 100), F16, **TRAINS, mean=3.0),
-    "batch-of-a-team-averages": Case("batch", (61, 9, 100, 100), F32, **AVERAGES),
-    "batch-split": Case("batch", (300, 3, 71, 71), F16, **TRAINS),
+    "batch-split": Case("batch", (61, 9, 100, 100), F16, **TRAINS, mean=3.0),
     "batch-split-averages": Case("batch", (300, 3, 71, 71), F16, **AVERAGES),
     "batch-columns": Case("batch", (64, 200, 7, 7), F16, **TRAINS),
     "batch-columns-averages": Case("batch", (50, 24, 5, 5), F32, **AVERAGES),
-    "batch-columns-no-space": Case("batch", (513, 1000), BF16, **TRAINS, mean=20.0),
-    "batch-columns-of-a-cluster": Case("batch", (300, 72, 7, 7), F16, **TRAINS),
+    "batch-columns-no-space": Case("batch", (5001, 1000), BF16, **TRAINS, mean=20.0),
     "batch-columns-split": Case("batch", (30_001, 104), F16, **TRAINS),
     "batch-columns-split-averages": Case("batch", (20_001, 24, 3, 3), F16, **AVERAGES),
     "running": Case("batch", (7, 5, 12, 12), F16, **TRAINS, own=False),
     "running-unaligned": Case("batch", (7, 5, 12, 12), F16, **TRAINS, own=False, offset=3),
     "running-columns": Case("batch", (33, 24, 7, 7), BF16, **TRAINS, own=False),
     "running-no-space": Case("instance", (33, 1000), F32, running=F32, own=False),
-    "running-odd": Case("instance", (3, 5, 77), F16, affine=F16, running=F16, own=False),
 }
 
 
@@ -192,61 +180,33 @@ def test_equals_the_float64_formula(name: str) -> None:
 
 
 FORCED: dict[str, tuple[Case, Any]] = {
-    "held": (
+    "held-across-channels": (
         Case("group", (3, 12, 245), F16, 3, F32),
-        HeldLayout(2, 32, 1, 16, 4, straddle=True, wide=False, early=False),
+        HeldLayout(2, 32, 1, 16, 4, straddle=True, wide=False),
     ),
-    "held-late": (
-        Case("group", (2, 8, 2001), F32, 2, F32),
-        HeldLayout(16, 64, 1, 8, 1, straddle=False, wide=True, early=False),
+    "held-wide": (
+        Case("group", (3, 8, 500)),
+        HeldLayout(1, 256, 1, 2, 8, straddle=False, wide=True),
     ),
-    "team-of-many-slots": (
-        Case("group", (200, 6, 8192), F16, 2, F16),
-        TeamLayout(1024, 8, 7, 1, 2, straddle=False),
-    ),
-    "team-of-one-slot": (
-        Case("group", (200, 4, 5000), F16, 2, F32, mean=5.0),
-        TeamLayout(256, 8, 1, 2, 3, straddle=False),
-    ),
-    "team-across-channels": (
-        Case("group", (70, 4, 2001), F32, 2, F32),
-        TeamLayout(128, 2, 2, 1, 7, straddle=True),
-    ),
-    "team-of-a-batch": (
-        Case("batch", (6, 1100, 1000), BF16, **AVERAGES),
-        TeamLayout(128, 8, 7, 1, 2, straddle=False),
-    ),
-    "team-of-instances": (
-        Case("instance", (40, 50, 4000), F32, running=F32),
-        TeamLayout(128, 4, 3, 1, 4, straddle=False),
-    ),
-    "split-across-channels": (
-        Case("group", (3, 16, 35, 35), F16, 2, F32, mean=100.0),
-        SplitLayout(256, 8, 4, straddle=True, wide=False),
+    "split-of-large-blocks": (
+        Case("group", (3, 16, 35, 40), F16, 2, F32, mean=100.0),
+        SplitLayout(512, 8, 4, straddle=False, wide=False),
     ),
     "split-wide": (
-        Case("group", (3, 16, 35, 35), BF16, 2, F32),
-        SplitLayout(256, 8, 4, straddle=True, wide=True),
+        Case("instance", (3, 5, 35, 40)),
+        SplitLayout(512, 8, 4, straddle=False, wide=True),
     ),
     "split-wide-batch": (
-        Case("batch", (30, 4, 2001), BF16, **AVERAGES),
-        SplitLayout(256, 1, 4, straddle=False, wide=True),
-    ),
-    "columns-of-a-cluster": (
-        Case("batch", (1000, 72, 1), F16, **TRAINS),
-        ColumnsLayout(8, 512, 8, 4),
+        Case("batch", (30, 4, 2000), running=F32),
+        SplitLayout(256, 8, 4, straddle=False, wide=True),
     ),
     "columns-split": (
         Case("batch", (300, 7, 25), F32, **TRAINS),
-        ColumnsSplitLayout(512, 1, 4),
-    ),
-    "columns-running": (
-        Case("batch", (300, 24, 7, 7), F16, running=F32, own=False),
-        ColumnsRunningLayout(256, 4, 4),
+        ColumnsSplitLayout(256, 1, 4),
     ),
     "flat-wide": (
-        Case("batch", (30, 24, 10, 10), F16, running=F32, own=False),
-        FlatLayout(256, 4, 4, wide=True),
+        Case("batch", (30, 24, 10, 12), running=F32, own=False),
+        FlatLayout(256, 8, 1, wide=True),
     ),
 }
 
@@ -261,8 +221,8 @@ def test_is_right_where_another_is_chosen(name: str, monkeypatch: pytest.MonkeyP
 
 
 #: One case for each program.
-EACH = ["groups-of-a-block", "groups-of-a-cluster", "groups-of-a-team", "groups-split"]
-EACH += ["batch-columns", "batch-columns-split", "batch-of-a-team-averages", "running"]
+EACH = ["groups-of-a-block", "groups-of-a-cluster", "groups-split", "instances-split"]
+EACH += ["batch-columns", "batch-columns-split", "batch-split-averages", "running"]
 
 
 @pytest.mark.parametrize("name", EACH)
@@ -310,36 +270,41 @@ def test_two_streams_share_no_workspace(name: str) -> None:
         compare(case, old, one, y)
 
 
-def plain(name: str) -> Case:
-    """A case in float32 with running statistics of a batch and nothing else."""
-    case = dataclasses.replace(CASES[name], dtype=F32, affine=None, mean=0.0, momentum=0.1)
-    return dataclasses.replace(case, running=F32 if case.mode == "batch" else None, counted=False)
+#: And the programs' parts that a value which is not finite could leave.
+SPREAD = [*EACH, "batch", "batch-columns-averages", "instances-of-eight", "tiny-groups"]
 
 
-PLAIN = [*EACH, "batch-averages", "instances-of-eight"]
-
-
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("name", SPREAD)
 def test_what_is_not_finite_spreads_as_in_pytorch(name: str) -> None:
     """It poisons its own statistics and no others."""
-    case = plain(name)
+    case = CASES[name]
     given = case.arguments()
     x = given["x"]
     flat = x.view(-1)
     flat[x[0, 0].numel() // 2] = math.nan
     flat[-1] = -math.inf
-    theirs = {at: value.clone() for at, value in given.items()}
+    before = {at: value.clone() for at, value in given.items()}
     y = case.op()(**given)
+    theirs = {at: value.float() for at, value in before.items() if at != "num_batches_tracked"}
     if case.mode == "group":
-        expected = functional.group_norm(x, case.groups)
-    elif case.mode == "instance":
-        expected = functional.instance_norm(x)
+        expected = functional.group_norm(_names(theirs)["input"], case.groups, *_affine(theirs))
     else:
-        expected = functional.batch_norm(**_names(theirs), training=case.own)
-    torch.testing.assert_close(y, expected, rtol=1e-4, atol=1e-4, equal_nan=True)
-    assert y.isnan().any() or not case.own
-    for at, value in given.items():
-        torch.testing.assert_close(value, theirs[at], rtol=1e-4, atol=1e-4, equal_nan=True)
+        norm: Any = functional.batch_norm if case.mode == "batch" else functional.instance_norm
+        own = {"training" if case.mode == "batch" else "use_input_stats": case.own}
+        momentum = 1 / 7 if case.momentum is None else case.momentum
+        expected = norm(**_names(theirs), **own, momentum=momentum)
+    assert y.isnan().any()
+    # Where values are right to the last bit is tested elsewhere; here, where they are NaN.
+    close = {"rtol": 2 * torch.finfo(case.dtype).eps, "atol": 1e-3, "equal_nan": True}
+    torch.testing.assert_close(y.float(), expected, **close)
+    for at in ("running_mean", "running_var"):
+        if at in given:
+            close["rtol"] = 2 * torch.finfo(given[at].dtype).eps
+            torch.testing.assert_close(given[at].float(), theirs[at], **close)
+
+
+def _affine(given: dict[str, Any]) -> tuple[Any, Any]:
+    return given.get("weight"), given.get("bias")
 
 
 def _names(given: dict[str, Any]) -> dict[str, Any]:
@@ -362,16 +327,19 @@ def test_no_elements() -> None:
 
 
 def test_strides_and_statistics_that_are_not_contiguous() -> None:
-    x = torch.randn(6, 16, 9, 9, device="cuda").half().to(memory_format=torch.channels_last)
-    wide = torch.zeros(16, 2, device="cuda")
-    var, expected = torch.ones(16, device="cuda"), [torch.zeros(16, device="cuda")]
-    expected.append(torch.ones(16, device="cuda"))
-    op = BatchNormFwdOp(training=True)
+    case = CASES["batch-columns"]
+    given, wide = case.arguments(), torch.zeros(200, 2, device="cuda")
+    given |= {"running_mean": torch.zeros(200, device="cuda")}
+    strided = {at: value.clone() for at, value in given.items()} | {"running_mean": wide[:, 0]}
+    op = case.op()
     for _ in range(2):
-        y = op(x, wide[:, 0], var)
+        given["x"] = case.arguments()["x"]
+        strided["x"] = given["x"].to(memory_format=torch.channels_last)
+        y = op(**strided)
         assert y.is_contiguous()
-        plain = op(x.contiguous(), *expected)
-        torch.testing.assert_close((y, wide[:, 0], var), (plain, *expected), rtol=0, atol=0)
+        torch.testing.assert_close(y, op(**given), rtol=0, atol=0)
+        for at in ("running_mean", "running_var", "num_batches_tracked"):
+            assert torch.equal(strided[at], given[at])
     assert (wide[:, 1] == 0).all()
 
 
@@ -389,7 +357,6 @@ def test_compiles_cold() -> None:
 
 LARGE = {
     "held": Case("group", (2**31 // 4096 + 3, 8, 512)),
-    "team": Case("group", (2**31 // 2**20 + 1, 8, 2**17)),
     "split": Case("instance", (1, 1, 2**31 + 8)),
     "batch": Case("batch", (2**31 // 2**18 + 1, 64, 4096), running=F32),
     "flat": Case("batch", (2**31 // 4096 + 3, 8, 512), running=F32, own=False),

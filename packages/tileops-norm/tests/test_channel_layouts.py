@@ -20,15 +20,14 @@ from tileops.norm.channels.layouts import (
     HeldLayout,
     NothingLayout,
     SplitLayout,
-    TeamLayout,
     choose_layout,
     columns_of,
 )
-from tileops.norm.channels.numbers import launch_numbers, team_of
+from tileops.norm.channels.numbers import launch_numbers
 from tileops.norm.channels.pieces import PASS_CONFIGS
 from tileops.norm.channels.shapes import Shape, divider
 from tileops.norm.channels.traits import Traits
-from tileops.norm.rows.configs import ITEMSIZE, shared_limit
+from tileops.norm.rows.configs import ITEMSIZE
 
 ARCHS = {"sm_80": 108, "sm_89": 142, "sm_90a": 132, "sm_100a": 148, "sm_unheard_of": 20}
 SPACES = (1, 2, 3, 7, 8, 49, 64, 100, 196, 441, 529, 1024, 3136, 12544, 65536, 2**20, 2**24 + 1)
@@ -55,8 +54,8 @@ def fits(shape: Shape, layout: Any, dtype: str, arch: str, processors: int) -> N
     vector = layout.vector
     assert vector * ITEMSIZE[dtype] <= 16
     assert workspace >= 0
-    assert getattr(layout, "cluster", 1) in ((1, 2, 4, 8, 16) if arch in layouts.CLUSTERS else (1,))
-    if isinstance(layout, (HeldLayout, SplitLayout, TeamLayout)):
+    assert getattr(layout, "cluster", 1) in ((1, 2, 4, 8) if arch in layouts.CLUSTERS else (1,))
+    if isinstance(layout, (HeldLayout, SplitLayout)):
         assert shape.run % vector == 0
         assert layout.straddle or shape.space % vector == 0
         size = shape.size // vector
@@ -65,17 +64,8 @@ def fits(shape: Shape, layout: Any, dtype: str, arch: str, processors: int) -> N
     if isinstance(layout, HeldLayout):
         assert layout.lanes * layout.units <= 1024
         assert layout.cluster * layout.lanes * layout.accesses >= size
-        assert layout.accesses * vector * ITEMSIZE[dtype] <= 128  # bytes of a thread's registers
+        assert layout.accesses * vector * ITEMSIZE[dtype] <= 208  # bytes of a thread's registers
         assert layout.cluster == 1 or (layout.units == 1 and layout.lanes % 32 == 0)
-    elif isinstance(layout, TeamLayout):
-        members, part = int(numbers["members"]), int(numbers["part"])
-        assert 1 <= numbers["teams"] * members <= processors
-        assert part <= layout.capacity
-        assert members * part >= size > (members - 1) * part
-        assert members <= layout.threads
-        held = layout.depth * layout.capacity * vector * ITEMSIZE[dtype]
-        assert held + 4 * 3 * (layout.threads // 32) * 4 <= shared_limit(arch)
-        assert vector * ITEMSIZE[dtype] >= 4
     elif isinstance(layout, SplitLayout):
         parts, part = int(numbers["parts"]), int(numbers["part"])
         assert parts * part >= size > (parts - 1) * part
@@ -120,29 +110,36 @@ def test_of_no_elements_nothing_is_launched(shape: tuple[int, int, int]) -> None
         assert choose_layout(sizes, "float16", True, True, "sm_90a", 132) == NothingLayout()
 
 
-#: Shapes of the tests on a card, and the program that each goes through on an H200.
+#: Shapes that were measured on an H200, and what was best or within 4% of it there.
 CHOSEN = [
-    (Shape("group", 8, 128, 1024, 32), HeldLayout),
-    (Shape("group", 2, 320, 128**2, 32), HeldLayout),
-    (Shape("group", 1, 512, 256**2, 32), TeamLayout),
-    (Shape("group", 1, 64, 2048**2, 32), TeamLayout),
-    (Shape("group", 1, 6, 4096**2, 2), SplitLayout),
-    (Shape("batch", 64, 256, 56**2), HeldLayout),
-    (Shape("batch", 64, 2048, 49), ColumnsLayout),
-    (Shape("batch", 100_000, 64, 1), ColumnsSplitLayout),
+    (Shape("group", 8, 128, 1024, 32), "float16", HeldLayout(1, 512, 1, 1, 8, False, False)),
+    (Shape("group", 2, 1280, 1024, 32), "float16", HeldLayout(2, 512, 1, 5, 8, False, False)),
+    (Shape("group", 2, 320, 128**2, 32), "float16", HeldLayout(8, 256, 1, 10, 8, False, False)),
+    (Shape("group", 1, 512, 256**2, 32), "float16", SplitLayout(256, 8, 8, False, False)),
+    (Shape("group", 1, 128, 1024**2, 32), "float16", SplitLayout(512, 8, 4, False, False)),
+    (Shape("group", 4, 256, 1023, 32), "float16", HeldLayout(1, 256, 1, 4, 8, True, False)),
+    (Shape("instance", 1, 256, 64**2), "float32", HeldLayout(1, 256, 1, 4, 4, False, False)),
+    (Shape("instance", 2, 320, 8**3), "float16", HeldLayout(1, 32, 1, 2, 8, False, False)),
+    (Shape("instance", 8, 64, 512**2), "float16", HeldLayout(8, 512, 1, 8, 8, False, False)),
+    (Shape("instance", 2, 32, 128**3), "float16", SplitLayout(512, 8, 4, False, False)),
+    (Shape("batch", 64, 256, 56**2), "float16", HeldLayout(8, 256, 1, 13, 8, False, False)),
+    (Shape("batch", 64, 64, 112**2), "float16", SplitLayout(256, 8, 4, False, False)),
+    (Shape("batch", 64, 2048, 49), "float16", ColumnsLayout(1, 256, 8, 16)),
+    (Shape("batch", 8192, 1024, 1), "float16", ColumnsLayout(8, 512, 8, 16)),
+    (Shape("batch", 131_072, 1024, 1), "float16", ColumnsSplitLayout(256, 8, 4)),
 ]
 
 
-@pytest.mark.parametrize(("shape", "kind"), CHOSEN)
-def test_what_is_chosen_on_an_h200(shape: Shape, kind: type[Any]) -> None:
-    assert type(choose_layout(shape, "float16", True, True, "sm_90a", 132)) is kind
+@pytest.mark.parametrize(("shape", "dtype", "layout"), CHOSEN)
+def test_what_is_chosen_on_an_h200(shape: Shape, dtype: str, layout: Any) -> None:
+    assert choose_layout(shape, dtype, True, True, "sm_90a", 132) == layout
 
 
 def test_running_statistics_have_layouts_of_their_own() -> None:
     flat = choose_layout(Shape("batch", 4, 8, 64), "float16", True, False, "sm_90a", 132)
-    assert flat == FlatLayout(256, 8, 4, wide=False)
+    assert flat == FlatLayout(256, 8, 1, wide=False)
     columns = choose_layout(Shape("batch", 4, 8, 49), "float16", True, False, "sm_90a", 132)
-    assert columns == ColumnsRunningLayout(256, 8, 4)
+    assert columns == ColumnsRunningLayout(128, 8, 4)
 
 
 def test_division_by_a_number_known_at_the_launch() -> None:
@@ -159,31 +156,16 @@ def test_division_by_a_number_known_at_the_launch() -> None:
                 assert high + n >> shift == n // divisor
 
 
-def test_a_team_has_room_and_no_block_is_left_out_for_nothing() -> None:
-    """Of the teams that hold a unit, none would be faster by more than a fiftieth."""
-    layout = TeamLayout(1024, 8, 3, 1, 4, straddle=False)
-    for units, size in ((32, 2**17), (32, 2**19), (256, 25088), (64, 2**18), (5, 2**17 + 1)):
-        shape = Shape("instance", 1, units, size * 8)
-        teams, members = team_of(shape, layout, 132)
-        assert -(-size // members) <= layout.capacity
-        assert teams * members <= 132
-        time = -(-units // teams) * -(-size // members)
-        for others in range(1, 133):
-            if -(-size // others) <= layout.capacity:
-                other = -(-units // min(132 // others, units)) * -(-size // others)
-                assert other >= 0.98 * time
-
-
 PROGRAMS: dict[str, tuple[Traits, Any, str]] = {
     "held": (
         Traits("group", "float16", "float16", True, True),
         HeldLayout(4, 256, 1, 5, 8, straddle=False, wide=False),
         "mapa.shared::cluster",
     ),
-    "team": (
+    "split": (
         Traits("batch", "bfloat16", "float32", True, True, "float32", True, True),
-        TeamLayout(1024, 8, 3, 1, 4, straddle=False),
-        "this_grid().sync()",
+        SplitLayout(256, 8, 4, straddle=False, wide=False),
+        "split_kernel_1",
     ),
     "columns": (
         Traits("batch", "float16", "float32", True, True, "float32", True),
@@ -211,14 +193,45 @@ def test_programs_build_without_a_card(name: str) -> None:
     assert len(made[0].params) == len(module.PARAMETERS)
 
 
+TRAINING = ("float16", "float32", True, True, "float32", True)
+
+
 @pytest.mark.parametrize(
-    "name", ["held", "team", "split", "columns", "columns_split", "flat", "columns_running"]
+    ("name", "traits", "layout"),
+    [
+        ("held", Traits("instance", *TRAINING[:5]), HeldLayout(4, 256, 1, 5, 8, False, False)),
+        ("held", Traits("batch", *TRAINING, True), HeldLayout(4, 256, 1, 5, 8, False, False)),
+        ("columns", Traits("batch", *TRAINING, True), ColumnsLayout(4, 256, 8, 4)),
+    ],
+)
+def test_all_launches_of_a_program_of_clusters_are_of_whole_clusters(
+    monkeypatch: pytest.MonkeyPatch, name: str, traits: Traits, layout: Any
+) -> None:
+    """TileLang 0.1.15 launches all of a program's kernels with the cluster of the first. One block
+    that followed was no cluster of four, and the launch failed."""
+    language = pytest.importorskip("tilelang.language")
+    arith = pytest.importorskip("tvm.arith")
+    blocks: list[Any] = []
+    plain = language.Kernel
+
+    def kernel(*given: Any, **options: Any) -> Any:
+        blocks.append(given[0])
+        return plain(*given, **options)
+
+    monkeypatch.setattr(language, "Kernel", kernel)
+    getattr(import_module(f"tileops.norm.channels.programs.{name}"), name)(traits, layout)
+    assert len(blocks) == 2
+    for count in blocks:
+        assert arith.Analyzer().can_prove_equal(count % layout.cluster, 0), count
+
+
+@pytest.mark.parametrize(
+    "name", ["held", "split", "columns", "columns_split", "flat", "columns_running"]
 )
 def test_every_program_gets_its_numbers(name: str) -> None:
     """Whatever is no tensor among a program's parameters is a number of the launch."""
     made: dict[str, tuple[Shape, Any]] = {
         "held": (Shape("group", 2, 8, 64, 2), HeldLayout(1, 32, 4, 1, 8, False, False)),
-        "team": (Shape("batch", 2, 8, 64), TeamLayout(1024, 8, 3, 1, 4, False)),
         "split": (Shape("instance", 2, 8, 64), SplitLayout(256, 8, 4, False, False)),
         "columns": (Shape("batch", 2, 8, 49), ColumnsLayout(1, 512, 8, 1)),
         "columns_split": (Shape("batch", 2, 8, 49), ColumnsSplitLayout(512, 8, 4)),

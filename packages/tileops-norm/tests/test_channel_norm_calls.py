@@ -251,9 +251,9 @@ def test_the_in_tree_kernels_do_not_serve_the_cpu() -> None:
 
 
 def test_the_roofline_says_where_a_second_read_is_needed() -> None:
-    """A unit that the multiprocessors cannot hold together is read for its statistics first."""
-    small = torch.empty(1, 32, 1024, 1024, device="meta", dtype=torch.float16)
-    large = torch.empty(1, 32, 4096, 4096, device="meta", dtype=torch.float16)
+    """A unit that a cluster's registers cannot hold is read for its statistics first."""
+    small = torch.empty(1, 32, 512, 512, device="meta", dtype=torch.float16)
+    large = torch.empty(1, 32, 1024, 1024, device="meta", dtype=torch.float16)
     for op in (GroupNormFwdOp(32), InstanceNormFwdOp(), BatchNormFwdOp(training=True)):
         for x, reads in ((small, 1), (large, 2)):
             _, moved = op.roofline(x)

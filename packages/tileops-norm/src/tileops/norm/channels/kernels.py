@@ -128,12 +128,6 @@ class HeldKernel(_ChannelNormKernel):
     program_name = "held"
 
 
-class TeamKernel(_ChannelNormKernel):
-    """A unit in the shared memory of blocks that all run at once."""
-
-    program_name = "team"
-
-
 class SplitKernel(_ChannelNormKernel):
     """A unit of any size, read twice."""
 
@@ -189,7 +183,6 @@ class NothingKernel(Kernel):
 
 KERNEL_TYPES: Mapping[str, type[Kernel]] = {
     "held": HeldKernel,
-    "team": TeamKernel,
     "split": SplitKernel,
     "columns": ColumnsKernel,
     "columns_split": ColumnsSplitKernel,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 from tileops.norm.channels.shapes import Shape
-from tileops.norm.rows.configs import ACCESS_BYTES, ITEMSIZE, shared_limit
+from tileops.norm.rows.configs import ACCESS_BYTES, ITEMSIZE, MAX_CLUSTER
 
 __all__ = [
     "CLUSTERS",
@@ -26,20 +26,23 @@ __all__ = [
     "NothingLayout",
     "Program",
     "SplitLayout",
-    "TeamLayout",
     "choose_layout",
     "columns_of",
 ]
 
-Program = Literal[
-    "held", "team", "split", "columns", "columns_split", "flat", "columns_running", "nothing"
-]
+Program = Literal["held", "split", "columns", "columns_split", "flat", "columns_running", "nothing"]
 
 #: Channels that lie side by side in a block's tile, at most.
 MOST_CHANNELS = 64
 
-#: Architectures whose blocks form clusters of up to 16.
+#: Architectures whose blocks form clusters.
 CLUSTERS = ("sm_90a", "sm_100a", "sm_103a")
+
+#: Accesses of 16 bytes that a thread holds of a unit, at most: no more were measured.
+MOST_HELD = 13
+
+#: Rows that a thread holds of side by side channels, at most.
+MOST_ROWS = 16
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,6 @@ class HeldLayout:
         vector: elements of an access.
         straddle: whether an access may cover several channels.
         wide: whether there are so many units that their numbers need 64 bits.
-        early: whether a group's weight and bias are fetched before the statistics are known, at
-            the price of registers.
     """
 
     cluster: int
@@ -65,35 +66,7 @@ class HeldLayout:
     vector: int
     straddle: bool
     wide: bool
-    early: bool = True
     program: ClassVar[Program] = "held"
-
-
-@dataclass(frozen=True)
-class TeamLayout:
-    """A unit in the shared memory of a team of blocks, all of which run at once: read once.
-
-    Attributes:
-        threads: threads of a block.
-        vector: elements of an access.
-        depth: parts of units that a block holds at once, most of them still on their way.
-        chunks, unroll: a part is ``chunks * unroll`` accesses of each thread; ``unroll`` of them
-            are handled together.
-        straddle: whether an access may cover several channels.
-    """
-
-    threads: int
-    vector: int
-    depth: int
-    chunks: int
-    unroll: int
-    straddle: bool
-    program: ClassVar[Program] = "team"
-
-    @property
-    def capacity(self) -> int:
-        """Accesses of a block's part of a unit, at most."""
-        return self.chunks * self.unroll * self.threads
 
 
 @dataclass(frozen=True)
@@ -190,7 +163,6 @@ class NothingLayout:
 
 Layout = (
     HeldLayout
-    | TeamLayout
     | SplitLayout
     | ColumnsLayout
     | ColumnsSplitLayout
@@ -231,60 +203,85 @@ def choose_layout(
         layout = _columns_layout(shape, dtype, aligned, arch, processors)
         if layout is not None:
             return layout
-    return (
-        held_layout(shape, dtype, vector, straddle, arch, processors)
-        or team_layout(shape, dtype, vector, straddle, arch, processors)
-        or split_layout(shape, dtype, vector, straddle)
+    # Blocks that hold a unit in the shared memory of up to all multiprocessors, launched together,
+    # would spare what is between these two the second read. On an H200 they took 177 us where split
+    # takes 201 ([2, 32, 128, 128, 128] by channels, float16), and more than it in the other six
+    # cases: 57.2 against 56.7, 211 against 202, 93 against 86, 226 against 206, 174 against 88, 61
+    # against 22.
+    return held_layout(shape, dtype, vector, straddle, arch, processors) or split_layout(
+        shape, dtype, vector, straddle
     )
 
 
 def held_layout(
     shape: Shape, dtype: str, vector: int, straddle: bool, arch: str, processors: int
 ) -> HeldLayout | None:
-    """Registers: up to 32 KiB of a unit a block, a cluster of blocks where one is not enough."""
+    """Registers: up to 52 KiB of a unit a block, a cluster of blocks where one is not enough.
+
+    Measured on an H200 in float16, in us, as cluster x threads x accesses; ``u`` is units:
+
+    - 8 KiB, 256 u: 1x512x1 3.85, 1x256x2 3.93, 1x128x4 4.16, 2x128x2 4.28, 1x64x8 4.80
+    - 16 KiB, 256 u (float32): 1x256x4 4.80, 1x512x2 4.85, 2x128x4 4.91, 4x256x1 6.77
+    - 80 KiB, 64 u: 2x512x5 6.41, 4x256x5 6.66, 8x128x5 6.65; split 12.1
+    - 320 KiB, 64 u: 8x256x10 18.40, 16x128x10 17.84, 8x512x5 19.24, 4x512x10 22.2; split 22.0
+    - 392 KiB, 256 u: 8x256x13 75.6, 4x512x13 77.3, 16x256x7 82.8, 8x512x7 96.6; split 88.2
+    - 512 KiB, 512 u: 8x512x8 156.6, 16x256x8 158.3, 16x512x4 184.7; split 206.3
+    - 1.5 MiB, 64 u: split 86.0, 16x512x13 90.2
+    - 2 MiB, 32 u: split 56.7, 16x1024x8 64.0
+
+    Clusters of 16, which not every card launches, won in one case of five, by 3%.
+
+    Weights of a group that were fetched before the statistics were known gained nothing (1x256x2
+    3.93 against 3.92) and cost up to a fifth (4x256x5 7.28 against 6.66, 16x256x5 21.8 against
+    18.3).
+    """
     accesses = shape.size // vector
-    narrow = ACCESS_BYTES // (vector * ITEMSIZE[dtype])
-    most = min(8 * narrow, 32)
-    lanes = min(power_of_two(-(-accesses // 2)), 256)
-    largest = 16 if arch in CLUSTERS else 1
+    most = min(MOST_HELD * ACCESS_BYTES // (vector * ITEMSIZE[dtype]), 32)
+    largest = MAX_CLUSTER if arch in CLUSTERS else 1
     cluster = 1
     while cluster < largest and (
         accesses > cluster * 256 * most
-        or (shape.units * cluster < 2 * processors and accesses >= cluster * 2 * 512)
+        # One block for each multiprocessor, of half a thousand accesses or more.
+        or (2 * shape.units * cluster <= processors and accesses >= cluster * 1024)
     ):
         cluster *= 2
-    if accesses > cluster * lanes * most:
+    part = -(-accesses // cluster)
+    if part > 512 * most:
         return None
-    each = -(-accesses // (cluster * lanes))
-    each = each if each <= 8 else -(-each // 4) * 4
-    units = max(128 // lanes, 1) if cluster == 1 else 1
-    wide = shape.elements >= 2**31
-    return HeldLayout(cluster, lanes, units, each, vector, straddle, wide, early=each <= 4)
+    lanes = _lanes(part, shape.units * cluster, most, processors)
+    each = -(-part // lanes)
+    each = each if each <= MOST_HELD else min(-(-each // 4) * 4, most)
+    together = max(32 // lanes, 1)
+    # 640 units of 1 KiB, a warp for each: 2.70 in blocks of one, 2.77 in blocks of four.
+    while 2 * together * lanes <= 128 and cluster == 1 and shape.units > together * 8 * processors:
+        together *= 2
+    return HeldLayout(cluster, lanes, together, each, vector, straddle, shape.elements >= 2**31)
 
 
-def team_layout(
-    shape: Shape, dtype: str, vector: int, straddle: bool, arch: str, processors: int
-) -> TeamLayout | None:
-    """Shared memory of up to all multiprocessors; the deepest queue of parts that has the room."""
-    if vector * ITEMSIZE[dtype] < 4:  # the least that cp.async copies
-        return None
-    if shape.size // vector >= 2**31 or shape.units >= 2**31:
-        return None
-    threads = 1024
-    room = (shared_limit(arch) - 2048) // (threads * vector * ITEMSIZE[dtype])
-    for depth in (7, 4, 3, 2, 1):
-        accesses = room // depth
-        # Of up to eight that are handled together, as many as leave the least room unused.
-        unroll = max(range(1, 9), key=lambda count: (accesses // count * count, count))
-        layout = TeamLayout(threads, vector, depth, accesses // unroll, unroll, straddle)
-        if 0 < shape.size // vector <= layout.capacity * processors:
-            return layout
-    return None
+def _lanes(part: int, blocks: int, most: int, processors: int) -> int:
+    """Threads for ``part`` accesses: by the figures at ``held_layout``."""
+    if part > 256 * most or (part > 1024 and blocks <= processors):
+        return 512
+    if 64 < part <= 512 and blocks <= 4 * processors:
+        return power_of_two(part)
+    return min(power_of_two(-(-part // 2)), 256)
 
 
 def split_layout(shape: Shape, dtype: str, vector: int, straddle: bool) -> SplitLayout:
-    """Two launches for what fits no chip, or no multiprocessor's registers without a cluster."""
-    return SplitLayout(256, vector, 4, straddle, shape.elements >= 2**31)
+    """Two launches for what no cluster's registers hold.
+
+    Measured on an H200 in float16, in us, as threads x accesses:
+
+    - batch, 103 MB: 256x4 86.0, 256x8 87.3
+    - group, 67 MB: 256x8 56.7, 256x4 57.9, 512x4 58.7
+    - group, 268 MB: 512x4 201.5, 256x8 205.6, 256x4 211.8, 128x8 227.4
+    - instance, 268 MB: 512x4 201.1, 256x4 206.3, 256x8 210.9
+    """
+    threads, unroll = 256, 4
+    if shape.mode != "batch":
+        large = shape.elements * ITEMSIZE[dtype] >= 2**27
+        threads, unroll = (512, 4) if large else (256, 8)
+    return SplitLayout(threads, vector, unroll, straddle, shape.elements >= 2**31)
 
 
 def columns_of(shape: Shape, vector: int, threads: int) -> Columns | None:
@@ -304,35 +301,58 @@ def columns_of(shape: Shape, vector: int, threads: int) -> Columns | None:
 def _columns_layout(
     shape: Shape, dtype: str, aligned: bool, arch: str, processors: int
 ) -> ColumnsLayout | ColumnsSplitLayout | None:
+    """Measured on an H200 in float16, in us, as cluster x threads x accesses:
+
+    - [64, 2048, 7, 7]: 1x256x16 14.45, 2x256x7 18.8, 1x512x7 20.0, 2x512x4 21.2, 4x256x4 22.9;
+      split by 512x4 32.3, each channel by itself 32.4
+    - [8192, 1024]: 8x512x16 35.4, 16x256x16 38.7, 16x512x8 49.1; split by 512x8 40.8, 512x4 57.4,
+      256x4 71.1
+    - [131072, 1024]: split by 256x4 280, by 512x4 319, by 512x8 326
+
+    Of the splits, lines through these figures cross at 116 MB.
+    """
     vector = _widest(shape.channels * shape.space, dtype, aligned)
-    threads = 512
     if vector <= _widest(shape.space, dtype, aligned):
         return None
-    columns = columns_of(shape, vector, threads)
+    largest = MAX_CLUSTER if arch in CLUSTERS else 1
+    for threads in (256, 512):
+        columns = columns_of(shape, vector, threads)
+        if columns is None:
+            continue
+        rows = threads // columns.accesses
+        cluster = 1
+        while cluster < largest and (
+            shape.samples > cluster * rows * MOST_ROWS
+            or (2 * columns.tiles * cluster <= processors and shape.samples >= cluster * rows * 8)
+        ):
+            cluster *= 2
+        accesses = -(-shape.samples // (cluster * rows))
+        if accesses <= MOST_ROWS:
+            return ColumnsLayout(cluster, threads, vector, accesses if accesses <= 8 else MOST_ROWS)
     if columns is None:
         return None
-    rows = threads // columns.accesses
-    largest = 16 if arch in CLUSTERS else 1
-    cluster = 1
-    while cluster < largest and (
-        shape.samples > cluster * rows * 16
-        or (columns.tiles * cluster < 2 * processors and shape.samples >= cluster * rows * 8)
-    ):
-        cluster *= 2
-    accesses = -(-shape.samples // (cluster * rows))
-    if accesses > 16:
-        return ColumnsSplitLayout(threads, vector, 4)
-    return ColumnsLayout(cluster, threads, vector, accesses if accesses <= 8 else 16)
+    large = shape.elements * ITEMSIZE[dtype] >= 116_000_000
+    if large and columns_of(shape, vector, 256) is not None:
+        return ColumnsSplitLayout(256, vector, 4)
+    return ColumnsSplitLayout(512, vector, 8)
 
 
 def _running_layout(shape: Shape, dtype: str, aligned: bool) -> FlatLayout | ColumnsRunningLayout:
+    """Measured on an H200 in float16, in us, as threads x accesses:
+
+    - [32, 64, 112, 112]: 256x1 26.40 (as torch.add), 128x4 26.96, 512x2 27.02, 256x4 27.13
+    - [64, 2048, 7, 7], channels side by side: 128x4 10.16, 256x4 10.56, 256x8 10.99, 256x2 11.45;
+      element by element, 256x4 14.74
+    """
     vector = _widest(shape.space, dtype, aligned)
     wider = _widest(shape.channels * shape.space, dtype, aligned)
-    if vector * ITEMSIZE[dtype] < ACCESS_BYTES // 2 and wider > vector:
-        layout = ColumnsRunningLayout(256, wider, 4)
-        if columns_of(shape, wider, layout.threads) is not None:
-            return layout
-    return FlatLayout(256, vector, 4, shape.elements >= 2**31)
+    width = vector * ITEMSIZE[dtype]
+    if width < ACCESS_BYTES // 2 and wider > vector:
+        for threads in (128, 256):
+            if columns_of(shape, wider, threads) is not None:
+                return ColumnsRunningLayout(threads, wider, 4)
+    accesses = 1 if width == ACCESS_BYTES else 4
+    return FlatLayout(256, vector, accesses, shape.elements >= 2**31)
 
 
 def _vector(shape: Shape, dtype: str, aligned: bool) -> tuple[int, bool]:

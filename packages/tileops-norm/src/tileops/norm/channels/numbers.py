@@ -14,12 +14,11 @@ from tileops.norm.channels.layouts import (
     Layout,
     NothingLayout,
     SplitLayout,
-    TeamLayout,
     columns_of,
 )
 from tileops.norm.channels.shapes import Shape, divider
 
-__all__ = ["launch_numbers", "parts_of", "team_of"]
+__all__ = ["launch_numbers", "parts_of"]
 
 #: Blocks that are launched where the work can be cut at will, for each multiprocessor.
 BLOCKS_A_PROCESSOR = 8
@@ -32,7 +31,7 @@ def launch_numbers(
 
     ``averages`` says that many units move one running statistic.
     """
-    if isinstance(layout, (HeldLayout, SplitLayout, TeamLayout)):
+    if isinstance(layout, (HeldLayout, SplitLayout)):
         return _unit_numbers(shape, layout, averages, processors)
     if isinstance(layout, FlatLayout):
         magic, shift = _divider(shape.space // layout.vector)
@@ -52,7 +51,7 @@ def launch_numbers(
 
 
 def _unit_numbers(
-    shape: Shape, layout: HeldLayout | SplitLayout | TeamLayout, averages: bool, processors: int
+    shape: Shape, layout: HeldLayout | SplitLayout, averages: bool, processors: int
 ) -> tuple[dict[str, float], int]:
     vector = layout.vector
     inner = shape.space if layout.straddle else shape.space // vector
@@ -75,10 +74,6 @@ def _unit_numbers(
         numbers["part"] = part = parts_of(shape.units, size, layout.threads, processors)
         numbers["parts"] = parts = -(-size // part)
         workspace += shape.units * parts * 8
-    if isinstance(layout, TeamLayout):
-        teams, members = team_of(shape, layout, processors)
-        numbers |= {"teams": teams, "members": members, "part": -(-size // members)}
-        workspace += shape.units * members * 8
     return numbers, workspace
 
 
@@ -90,26 +85,6 @@ def parts_of(units: int, size: int, least: int, processors: int) -> int:
     """
     parts = max(1, BLOCKS_A_PROCESSOR * processors // units)
     return min(max(-(-size // parts), least), 2**30)
-
-
-def team_of(shape: Shape, layout: TeamLayout, processors: int) -> tuple[int, int]:
-    """How many teams there are, and of how many blocks each.
-
-    Time goes with the largest number of units that a team takes, times a block's part of one. Of
-    teams that are about as fast the smaller is better, since its blocks wait for each other less
-    often: a larger one has to be faster by a fiftieth.
-    """
-    size = shape.size // layout.vector
-    least = -(-size // layout.capacity)
-    best = None
-    for members in range(least, processors + 1):
-        teams = min(processors // members, shape.units)
-        time = -(-shape.units // teams) * -(-size // members)
-        if best is None or time < 0.98 * best[0]:
-            best = time, teams, members
-    if best is None:
-        raise ValueError(f"{layout} holds no units of {shape} on {processors} multiprocessors")
-    return best[1], best[2]
 
 
 def _column_numbers(

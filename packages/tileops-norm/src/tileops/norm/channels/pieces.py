@@ -13,16 +13,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from tileops.norm.channels.traits import Traits
-from tileops.norm.rows.configs import ITEMSIZE
 
-__all__ = ["FREE", "PASS_CONFIGS", "PRELUDE", "pieces"]
+__all__ = ["PASS_CONFIGS", "PRELUDE", "pieces"]
 
 #: Every access is guarded where it needs to be, and every barrier is written out.
 PASS_CONFIGS = {"tl.disable_safe_memory_legalize": True, "tl.disable_thread_storage_sync": True}
-
-#: What a slot holds before its statistics are published: all bits set, a NaN that no arithmetic
-#: gives, twice.
-FREE = -1
 
 PRELUDE = """
 namespace tileops {
@@ -39,19 +34,6 @@ static __device__ __forceinline__ void put(float* here, float value, int rank) {
   asm volatile("st.shared::cluster.f32 [%0], %1;" : : "r"(there), "f"(value) : "memory");
 }
 #endif
-// Two words that other blocks see together or not at all.
-static __device__ __forceinline__ void publish(void* slot, float a, float b) {
-  unsigned long long both = ((unsigned long long)__float_as_uint(b) << 32) | __float_as_uint(a);
-  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" : : "l"(slot), "l"(both) : "memory");
-}
-static __device__ __forceinline__ void await(void* slot, float* a, float* b) {
-  unsigned long long both;
-  do {
-    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(both) : "l"(slot) : "memory");
-  } while (both == ~0ull);
-  *a = __uint_as_float((unsigned)both);
-  *b = __uint_as_float((unsigned)(both >> 32));
-}
 }  // namespace tileops
 """
 
@@ -96,35 +78,6 @@ def pieces(traits: Traits, vector: int, straddle: bool, wide: bool = False) -> A
             else:
                 for v in T.vectorized(vector):
                     held[i, v] = T.cast(0, dtype)
-
-    @T.macro
-    def fetch(X, stash, d, c, count, base, o, step, end, thread, inner, stride, magic, shift):
-        """stash[d, c, i, thread] = access o + i * step of the unit, zeros from ``end`` on.
-
-        Asynchronous; the caller commits and awaits. A thread may fetch into a place that it has
-        read from before: it used the value already, since the store of the result comes first.
-        ``cp.async`` goes by its template's name since ``T.ptx_cp_async`` refuses a buffer made of
-        an address (TileLang 0.1.15: "tvm_access_ptr data argument must be a Var").
-        """
-        for i in T.unroll(count):
-            if o + i * step < end:
-                at = address(base, o + i * step, inner, stride, magic, shift)
-                T.call_extern(
-                    "handle",
-                    f"tl::cp_async_gs<{vector * ITEMSIZE[dtype]}>",
-                    T.address_of(stash[d, c, i, thread, 0]),
-                    T.address_of(X[at, 0]),
-                )
-            else:
-                for v in T.vectorized(vector):
-                    stash[d, c, i, thread, v] = T.cast(0, dtype)
-
-    @T.macro
-    def recall(stash, d, c, count, held, thread):
-        """held = what ``fetch`` put there."""
-        for i in T.unroll(count):
-            for v in T.vectorized(vector):
-                held[i, v] = stash[d, c, i, thread, v]
 
     @T.macro
     def clear(state):
@@ -190,10 +143,10 @@ def pieces(traits: Traits, vector: int, straddle: bool, wide: bool = False) -> A
         state[2] = both[3]
 
     @T.macro
-    def settle(state, partial, turn, thread, lanes, cluster, rank):
+    def settle(state, partial, thread, lanes, cluster, rank):
         """state = the statistics of the unit, in each of its threads, from each thread's own.
 
-        partial: [turns, 3, units, warps of the cluster] in shared memory. A block of several warps
+        partial: [3, units, warps of the cluster] in shared memory. A block of several warps
         waits for them, a cluster for all its blocks, after the caller's ``cluster_arrive_relaxed``.
         """
         warps = max(lanes // 32, 1) * cluster
@@ -208,7 +161,7 @@ def pieces(traits: Traits, vector: int, straddle: bool, wide: bool = False) -> A
                         T.call_extern(
                             "handle",
                             "tileops::put",
-                            T.address_of(partial[turn, k, 0, slot]),
+                            T.address_of(partial[k, 0, slot]),
                             state[k],
                             thread % 32,
                         )
@@ -216,37 +169,35 @@ def pieces(traits: Traits, vector: int, straddle: bool, wide: bool = False) -> A
             else:
                 if thread % 32 == 0:
                     for k in T.unroll(3):
-                        partial[turn, k, thread // lanes, slot] = state[k]
+                        partial[k, thread // lanes, slot] = state[k]
                 T.sync_threads()
             clear(state)
             if warps <= 4:
                 whole = T.alloc_local((2,), "float32")
                 whole[0] = 0.0
                 for w in T.unroll(warps):
-                    state[0] += partial[turn, 0, thread // lanes, w]
-                    whole[0] += (
-                        partial[turn, 0, thread // lanes, w] * partial[turn, 1, thread // lanes, w]
-                    )
+                    state[0] += partial[0, thread // lanes, w]
+                    whole[0] += partial[0, thread // lanes, w] * partial[1, thread // lanes, w]
                 state[1] = whole[0] / state[0]
                 for w in T.unroll(warps):
-                    whole[1] = partial[turn, 1, thread // lanes, w] - state[1]
+                    whole[1] = partial[1, thread // lanes, w] - state[1]
                     state[2] += (
-                        partial[turn, 2, thread // lanes, w]
-                        + partial[turn, 0, thread // lanes, w] * whole[1] * whole[1]
+                        partial[2, thread // lanes, w]
+                        + partial[0, thread // lanes, w] * whole[1] * whole[1]
                     )
             else:
                 width = min(1 << (warps - 1).bit_length(), 32)
                 if thread % width < warps:
                     for k in T.unroll(3):
-                        state[k] = partial[turn, k, thread // lanes, thread % width]
+                        state[k] = partial[k, thread // lanes, thread % width]
                 for w in T.unroll(1, -(-warps // width)):
                     w2 = w * width + thread % width
-                    if w2 < warps and partial[turn, 0, thread // lanes, w2] > 0.0:
+                    if w2 < warps and partial[0, thread // lanes, w2] > 0.0:
                         merge(
                             state,
-                            partial[turn, 0, thread // lanes, w2],
-                            partial[turn, 1, thread // lanes, w2],
-                            partial[turn, 2, thread // lanes, w2],
+                            partial[0, thread // lanes, w2],
+                            partial[1, thread // lanes, w2],
+                            partial[2, thread // lanes, w2],
                         )
                 across(state, width)
 
@@ -298,8 +249,6 @@ def pieces(traits: Traits, vector: int, straddle: bool, wide: bool = False) -> A
         address=address,
         first_channel=first_channel,
         read=read,
-        fetch=fetch,
-        recall=recall,
         clear=clear,
         accumulate=accumulate,
         merge=merge,

@@ -69,7 +69,7 @@ def held(traits: Traits, layout: HeldLayout) -> Any:
             state = T.alloc_local((3,), "float32")
             scale = T.alloc_local((accesses,), "float32")
             offset = T.alloc_local((accesses,), "float32")
-            partial = T.alloc_shared((1, 3, together, warps), "float32")
+            partial = T.alloc_shared((3, together, warps), "float32")
             thread = T.get_thread_binding()
             # Kept in registers of their own: TileLang would write them out, and try to simplify
             # them, at each use, which made a build take half a minute.
@@ -92,17 +92,12 @@ def held(traits: Traits, layout: HeldLayout) -> Any:
                 T.cluster_arrive_relaxed()
             piece.read(X, values, accesses, base, lane, span, end, inner, stride, magic, shift)
             first = piece.first_channel(unit, groups, per)
-            if not piece.straddle:
-                if mode == "group" and layout.early:
-                    for i in T.unroll(accesses):
-                        if lane + i * span < end:
-                            piece.affine(
-                                W, B, scale, offset, i, first, lane + i * span, inner, magic, shift
-                            )
-                elif mode != "group" and (together == 1 or unit < units):
-                    piece.affine(W, B, scale, offset, 0, first, 0, inner, magic, shift)
+            # A batch's or a sample's channel has one weight; those of a group come when they are
+            # needed, since to hold them costs registers.
+            if not piece.straddle and mode != "group" and (together == 1 or unit < units):
+                piece.affine(W, B, scale, offset, 0, first, 0, inner, magic, shift)
             piece.accumulate(values, accesses, lane, span, end, state, True)
-            piece.settle(state, partial, 0, thread, lanes, cluster, rank)
+            piece.settle(state, partial, thread, lanes, cluster, rank)
 
             if running and lane == 0 and (together == 1 or unit < units):
                 if mode == "batch":
@@ -135,16 +130,20 @@ def held(traits: Traits, layout: HeldLayout) -> Any:
                             *(first, o, inner, magic, shift),
                         )
                     else:
-                        if mode == "group" and not layout.early:
+                        if mode == "group":
                             piece.affine(W, B, scale, offset, i, first, o, inner, magic, shift)
                         k = i if mode == "group" else 0
                         piece.write(Y, values, i, at, state[1], reciprocal[0], scale[k], offset[k])
 
         if running and mode == "instance":
-            average_running(traits, workspace, running_mean, running_var, units, groups, momentum)
+            average_running(
+                *(traits, workspace, running_mean, running_var, units, groups, momentum, cluster)
+            )
         if traits.counted and traits.averaged:
-            with T.Kernel(1, threads=1) as _:
+            # A cluster, as every launch of the program: see average_running.
+            with T.Kernel(cluster, threads=1) as block2:
                 C = T.make_tensor_from_addr(counter, (1,), "int64")
-                C[0] = C[0] + 1
+                if block2 == 0:
+                    C[0] = C[0] + 1
 
     return held.with_attr("global_symbol", "held")

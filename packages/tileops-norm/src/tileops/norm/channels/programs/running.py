@@ -16,11 +16,13 @@ def average_running(
     units: Any,
     groups: Any,
     momentum: Any,
+    cluster: int = 1,
 ) -> None:
     """A launch that moves each channel's running statistics towards the mean over the samples.
 
     ``workspace`` holds each unit's mean, then each unit's unbiased variance. Called inside a
-    ``PrimFunc``.
+    ``PrimFunc``; where that has launches of clusters, so has TileLang 0.1.15 make this one, and
+    ``cluster`` says of how many blocks.
     """
     import tilelang.language as T
 
@@ -28,7 +30,7 @@ def average_running(
 
     @T.macro
     def body():
-        with T.Kernel(T.ceildiv(groups, 128), threads=128) as block:
+        with T.Kernel(T.ceildiv(groups, 128 * cluster) * cluster, threads=128) as block:
             S = T.make_tensor_from_addr(workspace, (2, units), "float32")
             RM = T.make_tensor_from_addr(running_mean, (groups,), traits.running)
             RV = T.make_tensor_from_addr(running_var, (groups,), traits.running)

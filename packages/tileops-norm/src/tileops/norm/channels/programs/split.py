@@ -61,7 +61,7 @@ def split(traits: Traits, layout: SplitLayout) -> Any:
             S = T.make_tensor_from_addr(workspace, (2, units * parts), "float32")
             values = T.alloc_local((unroll, vector), dtype)
             state = T.alloc_local((3,), "float32")
-            partial = T.alloc_shared((1, 3, 1, warps), "float32")
+            partial = T.alloc_shared((3, 1, warps), "float32")
             thread = T.get_thread_binding()
             # Kept in registers of their own: TileLang would write the divisions out at each use.
             kept = T.alloc_local((2,), "int64")
@@ -79,7 +79,7 @@ def split(traits: Traits, layout: SplitLayout) -> Any:
                     *(length, stride, magic, shift),
                 )
                 piece.accumulate(values, unroll, o, threads, end, state, False)
-            piece.settle(state, partial, 0, thread, threads, 1, 0)
+            piece.settle(state, partial, thread, threads, 1, 0)
             if thread == 0:
                 S[0, T.cast(block, "int64")] = state[1]
                 S[1, T.cast(block, "int64")] = state[2]
@@ -98,7 +98,7 @@ def split(traits: Traits, layout: SplitLayout) -> Any:
             scale = T.alloc_local((unroll,), "float32")
             offset = T.alloc_local((unroll,), "float32")
             reciprocal = T.alloc_local((1,), "float32")
-            partial2 = T.alloc_shared((1, 3, 1, warps), "float32")
+            partial2 = T.alloc_shared((3, 1, warps), "float32")
             thread2 = T.get_thread_binding()
             kept2 = T.alloc_local((3,), "int64")
             kept2[0] = units * parts - 1 - T.cast(mirrored, "int64")
@@ -126,7 +126,7 @@ def split(traits: Traits, layout: SplitLayout) -> Any:
                     S2[0, unit2 * parts + other],
                     S2[1, unit2 * parts + other],
                 )
-            piece.settle(state2, partial2, 0, thread2, threads, 1, 0)
+            piece.settle(state2, partial2, thread2, threads, 1, 0)
             reciprocal[0] = T.rsqrt(state2[2] / elements + eps)
 
             if running and thread2 == 0 and rank == 0:
