@@ -57,6 +57,16 @@ CASES = {
             "found 'weight'; remove it",
         ],
     ),
+    "a scale of what is not drawn, and one that is none": (
+        [
+            ('present = ["weight"]', 'present = ["weight"]\nscales = { wieght = 0.5, x = 0 }'),
+        ],
+        [
+            "norm/scale_fwd.toml:49: workloads[0].scales names a floating input that is drawn at "
+            "random; found 'wieght'; did you mean 'weight'?",
+            "norm/scale_fwd.toml:49: a scale is above 0; found 0.0; write a number above 0",
+        ],
+    ),
     "a rank that no alternative has": (
         [
             ('shape = ["N"]\noptional = true', 'shapes = [["N"], [1, "N"]]\noptional = true'),

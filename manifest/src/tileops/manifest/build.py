@@ -193,6 +193,7 @@ def _workload(row: Mapping[str, Any], line: int) -> model.Workload:
         ranks=row.get("ranks", {}),
         ints=row.get("ints", {}),
         generators=row.get("generators", {}),
+        scales={name: float(scale) for name, scale in row.get("scales", {}).items()},
         line=line,
     )
 

@@ -87,7 +87,10 @@ def resolve(entry: Entry, workload: Workload) -> Call:
     )
     inputs = {
         value.name: TensorFacts(
-            shapes[value.name], _dtype(value.dtype, names), values.get(value.name)
+            shapes[value.name],
+            _dtype(value.dtype, names),
+            values.get(value.name),
+            workload.scales.get(value.name, 1.0),
         )
         if present[value.name]
         else None

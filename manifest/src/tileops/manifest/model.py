@@ -219,7 +219,8 @@ class Workload:
     arguments, ``dtypes`` each dtype variable, ``present`` the optional inputs that the call
     passes, ``ranks`` how many axes inputs with alternative shapes have, ``ints`` the call-time
     numbers, ``generators`` how value-carrying inputs are made
-    (``cu_seqlens = {kind = "cu_seqlens", ...}``).
+    (``cu_seqlens = {kind = "cu_seqlens", ...}``), ``scales`` what the normal numbers of a floating
+    input are multiplied by.
     """
 
     label: str
@@ -232,6 +233,7 @@ class Workload:
     ranks: Mapping[str, int]
     ints: Mapping[str, int]
     generators: Mapping[str, Mapping[str, Any]]
+    scales: Mapping[str, float]
     line: int = 0
 
 

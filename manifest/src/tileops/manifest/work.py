@@ -15,11 +15,15 @@ __all__ = ["ROOFLINE_HELPERS", "TensorFacts"]
 
 @dataclasses.dataclass(frozen=True)
 class TensorFacts:
-    """A tensor's shape and dtype and, where a workload generates it, its values in row order."""
+    """A tensor's shape and dtype and, where a workload generates it, its values in row order.
+
+    ``scale`` is the standard deviation of its numbers, where they are random.
+    """
 
     shape: tuple[int, ...]
     dtype: str
     values: Sequence[int] | None = None
+    scale: float = 1.0
 
     @property
     def nbytes(self) -> int:

@@ -35,6 +35,16 @@ def test_inputs_are_the_workloads_and_fresh_for_each_seed(ops: ModuleType) -> No
     assert call_bytes(call) == 4 * 8 * 4 + 16 * 8 * 4 + 4 * 8
 
 
+def test_random_numbers_have_the_workloads_scale(ops: ModuleType) -> None:
+    """Of weights as they are, products of real widths would overflow float16."""
+    call = call_of(ops.BenchScaleFwdOp, "large")
+    x = call.inputs["x"]
+    assert x is not None
+    scaled = dataclasses.replace(call, inputs={"x": dataclasses.replace(x, scale=0.125)})
+    plain = make_arguments("BenchScaleFwdOp", call, CPU, 1)["x"]
+    assert torch.equal(make_arguments("BenchScaleFwdOp", scaled, CPU, 1)["x"], plain / 8)
+
+
 def test_places_in_another_tensor_are_not_made_up(ops: ModuleType) -> None:
     call = call_of(ops.BenchBumpFwdOp, "anywhere")
     with pytest.raises(BenchError) as raised:

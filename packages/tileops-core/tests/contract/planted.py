@@ -124,6 +124,11 @@ def made_in_forward(self: Any, x: torch.Tensor) -> Any:
     return TwiceFwdOp()(TwiceFwdOp()(x))
 
 
+def by_reference(self: Any, x: torch.Tensor) -> Any:
+    self.second = TwiceFwdOp(target="reference")
+    return self.second(self.first(x))
+
+
 def once(self: Any, x: torch.Tensor) -> Any:
     return self.first(x) * 2
 
@@ -189,6 +194,13 @@ FAULTS: dict[str, Fault] = {
         case(twice_op("PlantedRefusedFwdOp")),
         refuse,
         claims=True,
+        also=("cold-compile",),
+    ),
+    "a sub-op that does not take the target": Fault(
+        "served",
+        "asks for the target 'planted', and its sub-ops were served by planted, reference",
+        case(composite("PlantedStrayFwdOp", by_reference), oracle=lambda op, *, x: 4 * x),
+        lambda x: x * 2,
         also=("cold-compile",),
     ),
     "a graph break": Fault(

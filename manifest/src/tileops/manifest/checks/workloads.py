@@ -147,6 +147,7 @@ def _check_given(entry: Entry, workload: Workload, where: Where, report: Report)
             report.add(where, f"a workload gives {number.name}", "none", "add it to ints")
     _check_dtypes(entry, workload, passed, where, report)
     _check_generators(entry, workload, passed, where, report)
+    _check_scales(entry, workload, passed, where, report)
 
 
 def _known(
@@ -225,6 +226,22 @@ def _check_generators(
                 "no generator",
                 f"add generators.{name} = {{ kind = … }}",
             )
+
+
+def _check_scales(
+    entry: Entry, workload: Workload, passed: list[Input], where: Where, report: Report
+) -> None:
+    drawn = [
+        value.name
+        for value in passed
+        if value.name not in workload.generators
+        and not INTEGRAL & set(dtypes_of(entry.signature, value.dtype) or ())
+    ]
+    place = (*where, "scales")
+    _known(workload.scales, drawn, place, "a floating input that is drawn at random", report)
+    for name, scale in workload.scales.items():
+        if not scale > 0:
+            report.add((*place, name), "a scale is above 0", str(scale), "write a number above 0")
 
 
 def _check_call(entry: Entry, workload: Workload, where: Where, report: Report) -> None:

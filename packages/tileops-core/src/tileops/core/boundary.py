@@ -14,12 +14,14 @@ import torch
 
 from tileops.core import checks
 from tileops.core.autograd import autograd_kernel
+from tileops.core.composite import call_composite, is_composite
 from tileops.core.errors import TileOpsError
 from tileops.core.factory import call_factory, check_entry, is_factory
 from tileops.core.generate import (
     BOUNDARY_ABI,
     argument_names,
     generate,
+    generate_composite,
     generate_factory,
     operator_signature,
 )
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["GENERATED", "attach", "digest", "is_generated"]
 
 GENERATED = ("__call__", "_call_boundary", "_infer")
-"""The generated methods of every op but a composite; each branch of a boundary has more."""
+"""The generated methods of every op; each branch of a boundary has more."""
 
 
 def digest(entry: Entry) -> str:
@@ -68,8 +70,9 @@ def attach(cls: type[Op], entry: Entry) -> None:
     elif is_factory(entry):
         check_entry(entry)
         cls._device_params = tuple(str(output.device) for output in entry.signature.outputs)
-        cls._generated_source = source = generate_factory(entry)
-        _give_methods(cls, _execute(cls, source, _namespace(entry)), GENERATED)
+        _give_open_methods(cls, entry, generate_factory(entry))
+    elif is_composite(entry):
+        _give_open_methods(cls, entry, generate_composite(entry))
     # Last: a class whose operators are refused must not be found by a key.
     known_class(cls._identity, cls)
 
@@ -88,6 +91,12 @@ def _give_boundary(cls: type[Op], entry: Entry) -> None:
     cls._generated_source = source
     cls._argument_names = tuple(argument_names(entry, branch) for branch in entry.branches)
     cls.compile_op_names = entry.compile_op_names
+
+
+def _give_open_methods(cls: type[Op], entry: Entry, source: str) -> None:
+    """Gives ``cls`` the methods of an op that has no operator."""
+    cls._generated_source = source
+    _give_methods(cls, _execute(cls, source, _namespace(entry)), GENERATED)
 
 
 def _give_methods(cls: type[Op], namespace: dict[str, Any], names: Sequence[str]) -> None:
@@ -147,6 +156,7 @@ def _namespace(entry: Entry) -> dict[str, Any]:
         "_find_for_trace": find_for_trace,
         "_serve": serve,
         "_call_factory": call_factory,
+        "_call_composite": call_composite,
         "_no_branch": _no_branch,
         "_word": word,
         "_refuse_overlap": refuse_overlap,

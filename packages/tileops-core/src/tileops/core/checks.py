@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -67,8 +68,10 @@ def match(op: str, name: str, shape: Sequence[Any], spelling: str, wanted: Seque
     Raises:
         ArgumentError: an axis differs.
     """
+    # Dynamo, which traces the checks of a composite, makes a node of `is not` between symbols.
+    traced = torch.compiler.is_dynamo_compiling()
     for actual, needed in zip(shape, wanted, strict=True):
-        if actual is not needed:
+        if traced or actual is not needed:
             require(actual == needed, lambda: str(bad_shape(op, name, shape, spelling, wanted)))
 
 
@@ -204,6 +207,9 @@ def bad_shape(
 def _show(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         return f"[{', '.join(map(_show, value))}]"
+    if torch.compiler.is_dynamo_compiling() and isinstance(value, int):
+        # Dynamo has no text for a symbol; the call fails, so that its number may be settled.
+        return str(operator.index(value))
     if isinstance(value, torch.SymInt) and value.node.has_hint():
         # The size that the traced call has, which says more to its author than the symbol.
         return str(value.node.hint)

@@ -66,7 +66,7 @@ def check_class(entry: Entry, cls: type[Op]) -> list[Fault]:
             )
         ]
     faults = [*_parameters(entry, cls), *_boundary(entry, cls)]
-    if not entry.composition and not faults:
+    if not faults:
         for workload in entry.workloads:
             faults += _workload(entry, cls, workload)
     return faults
@@ -96,8 +96,6 @@ def _parameters(entry: Entry, cls: type[Op]) -> Iterable[Fault]:
             f"({found})",
             f"mend {cls.__qualname__}.__init__ or signature.params",
         )
-    if entry.composition:
-        return
     inputs = [
         _word(spec.name, MISSING if spec.optional is False else None, False)
         for spec in signature.inputs

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch
 
 from tileops.core import factory, serve, sharing
 from tileops.core.boundary import GENERATED, attach, is_generated
+from tileops.core.composite import is_composite, sub_ops
 from tileops.core.errors import DefinitionError, ParamError
 from tileops.core.instances import adopt, describe
 from tileops.core.kernels import Kernel, KernelInterface
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from tileops.core.warm_up import WarmUpReport
 
 __all__ = ["Op"]
+
+_OpT = TypeVar("_OpT", bound="Op")
 
 
 class Op:
@@ -51,7 +54,7 @@ class Op:
 
     _device_params: ClassVar[tuple[str, ...]] = ()
 
-    # Generated, but for composites.
+    # Generated.
     _infer: ClassVar[Callable[..., tuple[Any, ...]]]
 
     _key: str
@@ -185,14 +188,32 @@ class Op:
         """
         return factory.output_device(self)
 
+    def sub_op(self, cls: type[_OpT], *args: Any, **kwargs: Any) -> _OpT:
+        """The shared instance of ``cls`` for these params, served by this op's own target.
+
+        For the constructor of a composite, after ``super().__init__``: composites of one
+        specialization share their sub-ops, so that layers that hold one each compile to one graph.
+        """
+        return cls.shared(*args, target=self._explicit_target, **kwargs)
+
     @property
     def serving_target(self) -> str | None:
-        """The target that served the latest call, or None before the first."""
-        return self._state.served_by
+        """The target that served the latest call, or None before the first.
+
+        Of a composite, those that served its sub-ops, by name: one, where all are of one device.
+        """
+        if not self.entry.composition:
+            return self._state.served_by
+        names = {part._state.served_by for part in sub_ops(self)} - {None}
+        return ", ".join(sorted(map(str, names))) or None
 
     def iter_kernels(self) -> Iterator[serve.KernelInUse]:
-        """The kernels that this instance has, each with the call spec that it was made for."""
-        return serve.kernels_in_use(self)
+        """The kernels that this instance has, each with the call spec that it was made for.
+
+        Of a composite, those of its sub-ops.
+        """
+        for op in (self, *(sub_ops(self) if self.entry.composition else ())):
+            yield from serve.kernels_in_use(op)
 
     def roofline(self, *args: Any, **kwargs: Any) -> tuple[int, int]:
         """The least flops and bytes of the call ``op(*args, **kwargs)``, which is not run.
@@ -263,7 +284,7 @@ def _check_names(cls: type[Op], entry: Entry) -> None:
                 f"{cls.__module__}.{cls.__qualname__}: the param {param.name!r} would hide what "
                 f"every op has under this name; rename it in the entry"
             )
-    for name in () if entry.composition else GENERATED:
+    for name in GENERATED if not entry.composition or is_composite(entry) else ():
         own = cls.__dict__.get(name)
         # A class that a decorator makes a second time brings what was generated for the first.
         if own is not None and not is_generated(own):

@@ -35,7 +35,7 @@ def roofline(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[in
         tensor = given[spec.name]
         if not isinstance(tensor, torch.Tensor) and not (tensor is None and spec.optional):
             raise not_a_tensor(type(op).__name__, spec.name, tensor, bool(spec.optional))
-    specs = () if entry.composition else op._infer(*given.values())
+    specs = op._infer(*given.values())
     names: dict[str, Any] = dict(op._params)
     names.update(dict.fromkeys((name.lstrip("*") for name in entry.signature.dims), None))
     inputs: dict[str, TensorFacts | None] = {}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tileops.core.builds import BUILT, LOADED, ProgramUse, collecting
+from tileops.core.composite import sub_ops
 from tileops.core.dtypes import dtype_name
 from tileops.core.errors import ArgumentError, CaptureError
 from tileops.core.instances import not_traced
@@ -126,20 +127,21 @@ def _call(op: Op, bound: inspect.BoundArguments, where: torch.device | None) -> 
 
 @contextlib.contextmanager
 def _unchanged_on_failure(op: Op) -> Iterator[None]:
-    state = op._state
+    ops = (op, *sub_ops(op))
     before: list[tuple[dict[Any, Any], set[Any]]] = [
-        (state.targets, set(state.targets)),
-        (state.kernels, set(state.kernels)),
-        (op._plans, set(op._plans)),
+        (kept, set(kept))
+        for one in ops
+        for kept in (one._state.targets, one._state.kernels, one._plans)
     ]
-    served_by = state.served_by
+    served_by = [one._state.served_by for one in ops]
     try:
         yield
     except BaseException:
         for found, keys in before:
             for key in set(found) - keys:
                 found.pop(key, None)
-        state.served_by = served_by
+        for one, name in zip(ops, served_by, strict=True):
+            one._state.served_by = name
         raise
 
 

@@ -16,7 +16,8 @@ __all__ = ["call_bytes", "clone", "make_arguments"]
 def make_arguments(op: str, call: Call, device: torch.device, seed: int) -> dict[str, Any]:
     """What ``call`` passes, by name: random numbers by ``seed``, and the values generated for it.
 
-    Floating inputs are standard normal. Optional inputs that the call leaves out are not there.
+    Floating inputs are normal, of the workload's scale. Optional inputs that the call leaves out
+    are not there.
 
     Raises:
         BenchError: an input's values matter, and the workload generates none.
@@ -37,7 +38,8 @@ def _tensor(
     if facts.values is not None:
         return torch.tensor(list(facts.values), dtype=dtype, device=device).reshape(facts.shape)
     if dtype.is_floating_point:
-        return torch.randn(facts.shape, device=device, generator=generator).to(dtype)
+        drawn = torch.randn(facts.shape, device=device, generator=generator)
+        return drawn.mul_(facts.scale).to(dtype)
     if dtype is torch.bool:
         low, high = 0, 2
     elif dtype in (torch.int8, torch.uint8):  # stored numbers, not places in another tensor

@@ -19,13 +19,20 @@ with an underscore.
 
 from __future__ import annotations
 
-from tileops.core.generate.calls import put_boundary, put_branch, put_call
+from tileops.core.generate.calls import put_boundary, put_branch, put_call, put_composite
 from tileops.core.generate.infer import put_infer
 from tileops.core.generate.writer import Writer
 from tileops.manifest import Entry
 from tileops.manifest.model import Branch
 
-__all__ = ["BOUNDARY_ABI", "argument_names", "generate", "generate_factory", "operator_signature"]
+__all__ = [
+    "BOUNDARY_ABI",
+    "argument_names",
+    "generate",
+    "generate_composite",
+    "generate_factory",
+    "operator_signature",
+]
 
 BOUNDARY_ABI = 1
 """Raised with any change to generated schemas, fakes or gradients: compiled artefacts rely on
@@ -53,6 +60,15 @@ def generate_factory(entry: Entry) -> str:
         writer.put()
         with writer.block(f"def {name}(self):"):
             writer.put("return _call_factory(self)")
+    put_infer(writer)
+    return "\n".join(writer.lines) + "\n"
+
+
+def generate_composite(entry: Entry) -> str:
+    """The source of the methods of ``entry``, which is made of other ops."""
+    writer = Writer(entry)
+    writer.put(f"# {entry.name}: written from its manifest entry; its sub-ops are the nodes")
+    put_composite(writer)
     put_infer(writer)
     return "\n".join(writer.lines) + "\n"
 

@@ -6,7 +6,7 @@ from tileops.core.generate.writer import Writer, tuple_display, tuple_or_one
 from tileops.core.watch import EXPORTING, TRACED, UNTRACED, UNWATCHED
 from tileops.manifest.model import Branch
 
-__all__ = ["put_boundary", "put_branch", "put_call"]
+__all__ = ["put_boundary", "put_branch", "put_call", "put_composite"]
 
 
 def put_call(writer: Writer) -> None:
@@ -32,19 +32,7 @@ def put_boundary(writer: Writer) -> None:
 
     writer.put()
     with writer.block(f"def _call_boundary(self, {writer.parameters()}):"):
-        for name in writer.tensors():
-            optional = writer.optional(name)
-            guard = f"{name} is not None and " if optional else ""
-            with writer.block(f"if {guard}not isinstance({name}, _Tensor):"):
-                writer.put(f"raise _not_a_tensor(_OP, {name!r}, {name}, {optional})")
-            # Here, because no operator of ours is ever reached with one.
-            with writer.block(f"if {guard}{name}.is_nested:"):
-                writer.put(f"raise _bad_layout(_OP, {name!r}, {name})")
-        # Here, because the dispatcher cuts a NumPy float or a tensor down to an int in silence.
-        for name in writer.int_names:
-            fits = f"(_compiling() or -(2**63) <= {name} < 2**63)"
-            with writer.block(f"if not (type({name}) is int and {fits}):"):
-                writer.put(f"_check_int(_OP, {name!r}, {name})")
+        _put_argument_checks(writer)
         exported = "_exported(self._description, self._explicit_target)"
         writer.put(f"_key = {exported} if {EXPORTING} else self._key")
         # Such as a graph of make_fx or torch.jit.trace, which calls the operator with this key.
@@ -56,6 +44,38 @@ def put_boundary(writer: Writer) -> None:
             with writer.block("else:"):
                 writer.put(f"self._infer({', '.join(writer.arguments())})")
                 writer.put("raise _no_branch(self)")
+
+
+def put_composite(writer: Writer) -> None:
+    """Puts the calls of a composite: the checks, then ``forward``, all of it open to a compiler."""
+    named = [name for name in ("out",) if writer.has_out] + writer.int_names
+    words = [spec.name for spec in writer.signature.inputs]
+    words += [f"{name}={name}" for name in named]
+    writer.put()
+    with writer.block(f"def __call__(self, {writer.parameters()}):"):
+        _put_argument_checks(writer)
+        writer.put(f"self._infer({', '.join(writer.arguments())})")
+        writer.put(f"return _call_composite(self, {', '.join(words)})")
+    writer.put()
+    with writer.block(f"def _call_boundary(self, {writer.parameters()}):"):
+        writer.put(f"return self({', '.join(words)})")
+
+
+def _put_argument_checks(writer: Writer) -> None:
+    """Puts what is required of the arguments before anything of them is read."""
+    for name in writer.tensors():
+        optional = writer.optional(name)
+        guard = f"{name} is not None and " if optional else ""
+        with writer.block(f"if {guard}not isinstance({name}, _Tensor):"):
+            writer.put(f"raise _not_a_tensor(_OP, {name!r}, {name}, {optional})")
+        # Here, because no operator of ours is ever reached with one.
+        with writer.block(f"if {guard}{name}.is_nested:"):
+            writer.put(f"raise _bad_layout(_OP, {name!r}, {name})")
+    # Here, because the dispatcher cuts a NumPy float or a tensor down to an int in silence.
+    for name in writer.int_names:
+        fits = f"(_compiling() or -(2**63) <= {name} < 2**63)"
+        with writer.block(f"if not (type({name}) is int and {fits}):"):
+            writer.put(f"_check_int(_OP, {name!r}, {name})")
 
 
 def put_branch(writer: Writer, index: int, branch: Branch) -> None:

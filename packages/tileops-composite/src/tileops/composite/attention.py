@@ -1,0 +1,28 @@
+"""Attention between the nodes of a composite.
+
+This is PyTorch's ``scaled_dot_product_attention``, and no op of tileops-attention, which has none
+yet: in a compiled graph it is PyTorch's own node.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional
+
+__all__ = ["attend"]
+
+
+def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> torch.Tensor:
+    """``softmax(q k / sqrt(D)) v`` for each head, where ``causal`` over tokens that do not follow.
+
+    ``q`` is ``[B, S, H, D]``, ``k`` and ``v`` are ``[B, S, Hkv, D]``; key-value head i serves the
+    i-th group of ``H / Hkv`` query heads. Returns ``[B, S, H * D]``.
+    """
+    out = functional.scaled_dot_product_attention(
+        q.transpose(1, 2),
+        k.transpose(1, 2),
+        v.transpose(1, 2),
+        is_causal=causal,
+        enable_gqa=q.shape[-2] != k.shape[-2],
+    )
+    return out.transpose(1, 2).flatten(-2)

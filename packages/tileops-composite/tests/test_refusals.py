@@ -1,0 +1,115 @@
+"""What the composites refuse, in the words of their own entries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from calls import CASES, drawn
+
+from tileops.composite import (
+    AdaLNZeroBlockFwdOp,
+    GatedMLPFwdOp,
+    PreNormAttentionFwdOp,
+    TransformerBlockFwdOp,
+)
+from tileops.core.errors import ArgumentError, ParamError, TargetError
+
+PARAMS = {
+    "no heads that share": (
+        lambda: PreNormAttentionFwdOp(64, 6, 4, 16),
+        "PreNormAttentionFwdOp: 6 query heads do not share 4 key-value heads equally",
+    ),
+    "an odd head": (
+        lambda: TransformerBlockFwdOp(64, 4, 4, 15),
+        "TransformerBlockFwdOp: head_dim is 15; it is even and above 0",
+    ),
+    "no width": (
+        lambda: GatedMLPFwdOp(0),
+        "GatedMLPFwdOp: hidden_size is 0; it is at least 1",
+    ),
+    "another activation": (
+        lambda: GatedMLPFwdOp(64, "relu"),
+        "GatedMLPFwdOp: activation is 'relu', but the signature needs one of 'silu', 'gelu', "
+        "'gelu_tanh'",
+    ),
+    "heads that do not split": (
+        lambda: AdaLNZeroBlockFwdOp(64, 5),
+        "AdaLNZeroBlockFwdOp: hidden_size is 64, which does not split into 5 heads",
+    ),
+    "a negative eps": (
+        lambda: AdaLNZeroBlockFwdOp(64, 4, -1.0),
+        "AdaLNZeroBlockFwdOp: eps is -1.0; it is at least 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", PARAMS)
+def test_params(what: str) -> None:
+    make, says = PARAMS[what]
+    with pytest.raises(ParamError) as error:
+        make()
+    assert str(error.value) == says
+
+
+ARGUMENTS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "a weight of other columns": (
+        "GatedMLPFwdOp-float32-silu",
+        {"down_weight": torch.randn(129, 82)},
+        "GatedMLPFwdOp: down_weight has shape [129, 82], but the signature needs [hidden_size, G "
+        "// 2] = [129, 83]",
+    ),
+    "a gate without its match": (
+        "GatedMLPFwdOp-float32-silu",
+        {"gate_up_weight": torch.randn(167, 129)},
+        "GatedMLPFwdOp: gate_up_weight has 167 rows; the gate and what it gates have equally many",
+    ),
+    "a residual of another dtype": (
+        "PreNormAttentionFwdOp-float32-grouped",
+        {"residual": torch.randn(3, 5, 129).bfloat16()},
+        "PreNormAttentionFwdOp: residual has dtype bfloat16, but the signature needs T = float32",
+    ),
+    "norms of heads that are not normalized": (
+        "PreNormAttentionFwdOp-float32-grouped",
+        {"q_norm_weight": torch.randn(18)},
+        "PreNormAttentionFwdOp: q_norm_weight is for qk_norm=True",
+    ),
+    "no norms of heads that are": (
+        "TransformerBlockFwdOp-float32-qk-norm-positions",
+        {"k_norm_weight": None},
+        "TransformerBlockFwdOp: k_norm_weight is None, but the signature needs a Tensor except "
+        "where not qk_norm",
+    ),
+    "positions of another length": (
+        "TransformerBlockFwdOp-float32-qk-norm-positions",
+        {"position_ids": torch.arange(6)},
+        "TransformerBlockFwdOp: position_ids has shape [6], but the signature needs [S] = [7]",
+    ),
+    "a sample without its condition": (
+        "AdaLNZeroBlockFwdOp-float32-5-heads",
+        {"c": torch.randn(2, 75)},
+        "AdaLNZeroBlockFwdOp: c has shape [2, 75], but the signature needs [B, hidden_size] = "
+        "[3, 75]",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", ARGUMENTS)
+def test_arguments(what: str) -> None:
+    name, wrong, says = ARGUMENTS[what]
+    case = CASES[name]
+    given = {**drawn(case), **wrong}
+    op = case.make()
+    with pytest.raises(ArgumentError) as error:
+        op(**given)
+    assert str(error.value) == says
+    with pytest.raises(torch._dynamo.exc.Unsupported) as traced:
+        torch.compile(op, backend="aot_eager", fullgraph=True)(**given)
+    assert says in str(traced.value)
+
+
+def test_a_target_that_cannot_serve_is_named_by_the_sub_op() -> None:
+    case = CASES["GatedMLPFwdOp-float32-silu"]
+    with pytest.raises(TargetError, match="FusedAddRMSNormFwdOp: the target 'tilelang' serves"):
+        case.make(target="tilelang")(**drawn(case))
