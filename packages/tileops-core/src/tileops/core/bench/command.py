@@ -14,10 +14,12 @@ import torch
 
 from tileops.core.bench import reports
 from tileops.core.bench.compare import compare
+from tileops.core.bench.baselines import baselines_of
 from tileops.core.bench.limits import Ceilings, matrix_dtype, measure_ceilings
-from tileops.core.bench.peers import ADAPTERS, PeerProcess, find_adapters, parse_peer
+from tileops.core.bench.peers import ADAPTERS, PeerProcess, find_adapters, parse_peers
 from tileops.core.bench.readings import table
 from tileops.core.bench.rows import make_case, row_of
+from tileops.core.bench.subjects import AGAIN, INDUCTOR, OURS
 from tileops.core.bench.surroundings import clocks, now, surroundings
 from tileops.core.bench.timers import CpuTimer, CudaTimer, timer_for
 from tileops.core.choice import Choice, chosen
@@ -198,7 +200,9 @@ def _run(
         return 0
     unmade = 0
     named = find_adapters() if options.peers is None else options.peers
-    peers = [stack.enter_context(PeerProcess(*parse_peer(text, ADAPTERS))) for text in named]
+    taken = {OURS, AGAIN, INDUCTOR, *(one.name for cls, _ in work for one in baselines_of(cls))}
+    parsed = parse_peers(named, taken, ADAPTERS)
+    peers = [stack.enter_context(PeerProcess(*one)) for one in parsed]
     for peer in peers:
         say(f"peer {peer.name}: {peer.missing or peer.version}")
     ceilings = _begin_session(options, missing, report, device, timer, say)

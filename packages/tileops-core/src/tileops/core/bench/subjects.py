@@ -17,7 +17,7 @@ from tileops.core.errors import BenchError
 from tileops.core.op import Op
 from tileops.manifest.calls import Call
 
-__all__ = ["AGAIN", "OURS", "Case", "Subject", "local_subjects", "peer_subject"]
+__all__ = ["AGAIN", "INDUCTOR", "OURS", "Case", "Subject", "local_subjects", "peer_subject"]
 
 OURS, AGAIN, INDUCTOR = "tileops", "tileops again", "inductor"
 
