@@ -17,6 +17,7 @@ from tileops.core.bench.compare import compare
 from tileops.core.bench.baselines import baselines_of
 from tileops.core.bench.limits import Ceilings, matrix_dtype, measure_ceilings
 from tileops.core.bench.peers import ADAPTERS, PeerProcess, find_adapters, parse_peers
+from tileops.core.bench.plots import figure_class
 from tileops.core.bench.readings import table
 from tileops.core.bench.rows import make_case, row_of
 from tileops.core.bench.subjects import AGAIN, INDUCTOR, OURS
@@ -24,6 +25,7 @@ from tileops.core.bench.surroundings import clocks, now, surroundings
 from tileops.core.bench.timers import CpuTimer, CudaTimer, timer_for
 from tileops.core.choice import Choice, chosen
 from tileops.core.contract import load_contracts
+from tileops.core.contract.plan import known_device
 from tileops.core.errors import BenchError, TileOpsError
 from tileops.core.op import Op
 from tileops.manifest.calls import resolve
@@ -87,13 +89,19 @@ def bench(
 
 def _bench(options: Options, say: Say, timer: CpuTimer | CudaTimer | None) -> int:
     load_contracts()
-    device = torch.device(options.device or ("cuda:0" if torch.cuda.is_available() else "cpu"))
+    _check_together(options)
+    device = _device(options.device)
     timer = timer or timer_for(device)
     _check_measures(options.measures, timer)
     old = None if options.old is None else reports.read(options.old)
     work = list(_workloads(options.choice))
     if options.profile is not None:
         return _profile(work, options.profile, device, say)
+    if options.json is not None:
+        reports.check_writable(options.json)
+    if options.html is not None:
+        figure_class()
+        reports.check_writable(options.html)
     unmade = 0
     report = _taken_up(options, surroundings(device), say)
     if options.overhead:
@@ -129,6 +137,37 @@ def _bench(options: Options, say: Say, timer: CpuTimer | CudaTimer | None) -> in
     return 0 if complete else 1
 
 
+def _check_together(options: Options) -> None:
+    """What is asked for beside ``--profile`` or ``--overhead`` must mean something there."""
+    given = {
+        "--peer": options.peers,
+        "--measure": options.measures,
+        "--json": options.json,
+        "--html": options.html,
+        "--compare": options.old,
+    }
+    if options.profile is not None:
+        mode, unused = f"--profile {options.profile}", list(given)
+        if options.overhead:
+            raise BenchError(f"{mode} and --overhead are two runs: name one of them")
+    elif options.overhead:
+        mode, unused = "--overhead", ["--peer", "--measure"]
+    else:
+        return
+    for option in unused:
+        if given[option]:
+            raise BenchError(f"{option} means nothing beside {mode}: leave it out")
+
+
+def _device(name: str | None) -> torch.device:
+    if name is None:
+        name = "cuda:0" if torch.cuda.is_available() else "cpu"
+    device = torch.device(known_device(name))
+    if device.type not in ("cpu", "cuda"):
+        raise BenchError(f"--device {name}: there are timers for cpu and cuda only")
+    return device
+
+
 def _check_measures(asked: Sequence[str] | None, timer: CpuTimer | CudaTimer) -> None:
     known = [*timer.measures, f"{timer.host}_compiled"]
     for measure in asked or ():
@@ -156,9 +195,15 @@ def _profile(
 
 def _workloads(choice: Choice) -> Iterator[tuple[type[Op], Workload]]:
     for cls in chosen(choice):
-        for workload in cls.entry.workloads:
-            if not choice.workloads or workload.label in choice.workloads:
-                yield cls, workload
+        found = [
+            workload
+            for workload in cls.entry.workloads
+            if not choice.workloads or workload.label in choice.workloads
+        ]
+        if not found and cls.entry.name in choice.ops:
+            there = ", ".join(workload.label for workload in cls.entry.workloads) or "none"
+            raise BenchError(f"{cls.entry.name} has none of the workloads; it has: {there}")
+        yield from ((cls, workload) for workload in found)
 
 
 def _taken_up(options: Options, where: dict[str, Any], say: Say) -> dict[str, Any]:
@@ -215,8 +260,10 @@ def _run(
         seed = secrets.randbits(32)
         try:
             case = make_case(cls, workload, device, seed)
-        except TileOpsError as error:
-            say(f"{title}: no row: {error}")
+        except Exception as error:
+            # Whatever a reference or a formula raises is this row's end, not the run's.
+            kind = "" if isinstance(error, TileOpsError) else f"{type(error).__name__}: "
+            say(f"{title}: no row: {kind}{error}")
             unmade += 1
             continue
         row = row_of(
