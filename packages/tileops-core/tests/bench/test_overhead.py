@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
 
 from tileops.core.bench import overhead
 from tileops.core.bench.overhead import CACHES
+from tileops.core.errors import BenchError
 
 CPU = torch.device("cpu")
+
+
+def work_of(cls: Any) -> list[Any]:
+    return [(cls, workload) for workload in cls.entry.workloads]
 
 
 def test_every_cost_is_there_and_the_layers_share_one_graph(
@@ -30,7 +36,9 @@ def test_every_cost_is_there_and_the_layers_share_one_graph(
 
     monkeypatch.setattr(overhead, "_fresh", fresh)
     said: list[str] = []
-    found = overhead.overhead([ops.BenchScaleFwdOp] * 2, CPU, 5, said.append, backend="eager")
+    found = overhead.overhead(
+        work_of(ops.BenchScaleFwdOp) * 2, CPU, 5, said.append, backend="eager"
+    )
     assert asked == [
         ("import", "", (), 3),
         ("define", "", (), 3),
@@ -77,7 +85,7 @@ def test_an_interrupted_measurement_is_taken_up(
     monkeypatch.setattr(overhead, "_fresh", fresh)
     found: list[overhead.Cost] = []
     sizes: list[int] = []
-    arguments = ([ops.BenchScaleFwdOp], CPU, 2, lambda line: None)
+    arguments = (work_of(ops.BenchScaleFwdOp), CPU, 2, lambda line: None)
     with pytest.raises(KeyboardInterrupt):
         overhead.overhead(
             *arguments, backend="eager", found=found, save=lambda: sizes.append(len(found))
@@ -90,6 +98,37 @@ def test_an_interrupted_measurement_is_taken_up(
     overhead.overhead(*arguments, backend="eager", found=found)
     assert len(asked) == 10
     assert [item["what"] for item in found] == names
+
+
+def test_only_the_chosen_workload_counts_and_inputs_that_need_values_get_none_at_random(
+    ops: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def fresh(request: dict[str, str], caches: dict[str, str], rounds: int) -> list[float]:
+        asked.append(request["do"])
+        return [1.0] * rounds
+
+    monkeypatch.setattr(overhead, "_fresh", fresh)
+    _, anywhere = work_of(ops.BenchBumpFwdOp)
+    said: list[str] = []
+    found: list[overhead.Cost] = []
+    for _ in range(2):
+        overhead.overhead([anywhere], CPU, 2, said.append, backend="eager", found=found)
+    assert asked == ["import", "define"]
+    problem = (
+        "BenchBumpFwdOp: the workload generates no values for row, which is int64, and random "
+        "ones could point anywhere; name a generator for it in the entry"
+    )
+    assert [(item["what"], item["problem"]) for item in found[2:]] == [
+        ("BenchBumpFwdOp anywhere", problem)
+    ]
+    assert said[2:] == [f"BenchBumpFwdOp anywhere: no costs: {problem}"]
+    _, large = work_of(ops.BenchScaleFwdOp)
+    found = overhead.overhead([large], CPU, 2, lambda line: None, backend="eager")
+    assert found[-1]["what"].startswith("BenchScaleFwdOp large: graphs of ")
+    with pytest.raises(BenchError, match="generates no values for row"):
+        overhead.request_of(*anywhere, CPU)
 
 
 def test_a_fresh_process_answers_or_says_why_not(

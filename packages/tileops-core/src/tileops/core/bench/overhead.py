@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from tileops.core.bench.baselines import baselines_of
-from tileops.core.bench.inputs import clone, make_arguments
+from tileops.core.bench.inputs import check_values, clone, make_arguments
 from tileops.core.bench.rows import make_case, measure
 from tileops.core.bench.subjects import Case, local_subjects
 from tileops.core.bench.timers import timer_for
@@ -42,7 +42,7 @@ Cost = dict[str, Any]
 
 
 def overhead(
-    ops: Sequence[type[Op]],
+    work: Sequence[tuple[type[Op], Workload]],
     device: torch.device,
     rounds: int,
     say: Callable[[str], None],
@@ -51,7 +51,7 @@ def overhead(
     found: list[Cost] | None = None,
     save: Callable[[], None] = lambda: None,
 ) -> list[Cost]:
-    """The costs of the ops' families and, on each op's smallest workload, of the op.
+    """The costs of the ops' families and, on the smallest that ``work`` has of an op, of the op.
 
     Imports are measured in up to three fresh processes; a first call in one with empty caches and
     one with what that left. What fails has the reason and no samples.
@@ -69,20 +69,34 @@ def overhead(
         try:
             found.append({"what": what, "unit": unit, "samples": samples(), "problem": ""})
         except Exception as error:
-            problem = f"{type(error).__name__}: {error}"
+            problem = _problem(error)
             found.append({"what": what, "unit": unit, "samples": [], "problem": problem})
         save()
 
     some = min(rounds, 3)
-    unique = list(dict.fromkeys(ops))
+    unique = list(dict.fromkeys(cls for cls, _ in work))
     for family, module in dict.fromkeys((cls.entry.family, _module(cls)) for cls in unique):
         for do, what in (("import", "import over torch"), ("define", "definition of its ops")):
             request = {"do": do, "module": module}
             add(f"{family}: {what}", "s", functools.partial(_fresh, request, {}, some))
     for cls in unique:
-        workload = min(cls.entry.workloads, key=lambda one: _bytes(cls, one))
+        workload = min(
+            (workload for other, workload in work if other is cls),
+            key=functools.partial(_bytes, cls),
+        )
         title = f"{cls.entry.name} {workload.label}"
-        for what, request in _starts(cls, workload, device, backend):
+        if title in there:
+            continue
+        try:
+            case = make_case(cls, workload, device, 0)
+            starts = _starts(cls, workload, device, backend)
+        except Exception as error:
+            problem = _problem(error)
+            say(f"{title}: no costs: {problem}")
+            found.append({"what": title, "unit": "s", "samples": [], "problem": problem})
+            save()
+            continue
+        for what, request in starts:
             pair = [f"{title}: {what}, {state}" for state in ("empty caches", "second process")]
             if there.issuperset(pair):
                 continue
@@ -94,11 +108,6 @@ def overhead(
                 for one in pair:
                     add(one, "s", functools.partial(_fresh, request, caches, 1))
         if f"{title}: a call of the op, eager" not in there:
-            try:
-                case = make_case(cls, workload, device, 0)
-            except TileOpsError as error:
-                found.append({"what": title, "unit": "s", "samples": [], "problem": str(error)})
-                continue
             say(f"{title}: host cost of a call")
             found += _host(title, case, rounds, backend)
             save()
@@ -108,6 +117,10 @@ def overhead(
             functools.partial(_graphs, cls, workload, device),
         )
     return found
+
+
+def _problem(error: Exception) -> str:
+    return str(error) if isinstance(error, TileOpsError) else f"{type(error).__name__}: {error}"
 
 
 def _module(cls: type[Op]) -> str:
@@ -139,8 +152,13 @@ def _starts(
 def request_of(
     cls: type[Op], workload: Workload, device: torch.device, backend: str = "inductor"
 ) -> dict[str, Any]:
-    """What a fresh process is told of a workload's call; ``do`` is to be added."""
+    """What a fresh process is told of a workload's call; ``do`` is to be added.
+
+    Raises:
+        BenchError: an input's values matter, and the workload generates none.
+    """
     call = place(cls.entry, resolve(cls.entry, workload), device)
+    check_values(cls.__name__, call)
     return {
         "module": _module(cls),
         "op": cls.__name__,
