@@ -185,6 +185,25 @@ def test_what_was_interrupted_elsewhere_is_not_mixed_in(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("ops")
+@pytest.mark.parametrize("other", [{"rounds": 2}, {"measures": ["call_compiled"]}, {}])
+def test_rows_made_otherwise_are_not_mixed_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], other: dict[str, Any]
+) -> None:
+    path = tmp_path / "report.json"
+    run([], SMALL, json=path, measures=["call"])
+    report = read(path)
+    report["complete"] = False
+    path.write_text(json.dumps(report))
+    assert run([], SMALL, json=path, **other) == 1
+    assert capsys.readouterr().err == (
+        f"tileops bench: {path} was interrupted in a run of other --measure or --rounds, and rows "
+        f"of both would be mixed: give what that run was given, or another file\n"
+    )
+    assert read(path) == report
+    assert run([], SMALL, json=path, measures=["call"]) == 0
+
+
+@pytest.mark.usefixtures("ops")
 def test_a_workload_without_values_has_no_row_and_the_others_do(tmp_path: Path) -> None:
     said: list[str] = []
     assert run(said, Choice(ops=["BenchBumpFwdOp"]), json=tmp_path / "report.json") == 1

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from tileops.core.bench import reports
-from tileops.core.bench.compare import compare
 from tileops.core.bench.baselines import baselines_of
+from tileops.core.bench.compare import compare
 from tileops.core.bench.limits import Ceilings, matrix_dtype, measure_ceilings
 from tileops.core.bench.peers import ADAPTERS, PeerProcess, find_adapters, parse_peers
 from tileops.core.bench.plots import figure_class
@@ -103,12 +103,13 @@ def _bench(options: Options, say: Say, timer: CpuTimer | CudaTimer | None) -> in
         figure_class()
         reports.check_writable(options.html)
     unmade = 0
-    report = _taken_up(options, surroundings(device), say)
+    measures = options.measures or _measures(timer)
+    report = _taken_up(options, surroundings(device), measures, say)
     if options.overhead:
         from tileops.core.bench.overhead import overhead
 
         overhead(
-            [cls for cls, _ in work],
+            work,
             device,
             options.rounds,
             say,
@@ -169,13 +170,17 @@ def _device(name: str | None) -> torch.device:
 
 
 def _check_measures(asked: Sequence[str] | None, timer: CpuTimer | CudaTimer) -> None:
-    known = [*timer.measures, f"{timer.host}_compiled"]
+    known = _measures(timer)
     for measure in asked or ():
         if measure not in known:
             raise BenchError(
                 f"--measure {measure}: there is no such measure on this device; they are "
                 f"{', '.join(known)}"
             )
+
+
+def _measures(timer: CpuTimer | CudaTimer) -> list[str]:
+    return [*timer.measures, f"{timer.host}_compiled"]
 
 
 def _profile(
@@ -206,19 +211,34 @@ def _workloads(choice: Choice) -> Iterator[tuple[type[Op], Workload]]:
         yield from ((cls, workload) for workload in found)
 
 
-def _taken_up(options: Options, where: dict[str, Any], say: Say) -> dict[str, Any]:
+def _taken_up(
+    options: Options, where: dict[str, Any], measures: Sequence[str], say: Say
+) -> dict[str, Any]:
     """The interrupted report that the file holds, or a new one."""
     if options.json is not None and options.json.exists():
         found = reports.read(options.json)
         # A report has workloads or overhead; one of the other kind is begun anew.
         kept, other = ("overhead", "rows") if options.overhead else ("rows", "overhead")
         if not found["complete"] and found["surroundings"] == where and not found[other]:
+            if _asked_otherwise(options, found, measures):
+                raise BenchError(
+                    f"{options.json} was interrupted in a run of other --measure or --rounds, and "
+                    f"rows of both would be mixed: give what that run was given, or another file"
+                )
             what = "costs" if options.overhead else "rows"
             say(f"taking up {options.json}, which has {len(found[kept])} {what}")
             return found
         if not found["complete"] and not found[other]:
             say(f"{options.json} was interrupted elsewhere or with other versions: starting anew")
     return reports.begin(where)
+
+
+def _asked_otherwise(options: Options, report: dict[str, Any], measures: Sequence[str]) -> bool:
+    """Whether the report's right rows show that they were made with other options."""
+    ours = [row["subjects"][0]["samples"] for row in report["rows"]]
+    taken = {measure for samples in ours for measure in samples}
+    rounds = {len(values) for samples in ours for values in samples.values()}
+    return bool(taken and taken != set(measures)) or bool(rounds - {options.rounds})
 
 
 def _save(report: dict[str, Any], options: Options) -> None:

@@ -182,4 +182,7 @@ def peer_subject(
                 subject.samplers[measure] = peer.sampler(measure, sets)
     except BenchError as error:
         subject.fail("failed", str(error))
+    except (OSError, RuntimeError, TypeError) as error:
+        # Its arguments or its results fit no memory or no file, or are of no kind that JSON has.
+        subject.fail("failed", f"{type(error).__name__}: {error}")
     return subject
