@@ -204,6 +204,23 @@ def test_rows_made_otherwise_are_not_mixed_in(
 
 
 @pytest.mark.usefixtures("ops")
+def test_rows_beside_other_peers_are_not_mixed_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "report.json"
+    run([], SMALL, json=path)
+    report = read(path)
+    report["complete"] = False
+    path.write_text(json.dumps(report))
+    assert run([], json=path, peers=[FAKE]) == 1
+    assert capsys.readouterr().err == (
+        f"tileops bench: {path} was interrupted in a run beside no peers, and this one is beside "
+        f"fake_peer: give --peer as that run did, or another file\n"
+    )
+    assert read(path) == report
+
+
+@pytest.mark.usefixtures("ops")
 def test_a_workload_without_values_has_no_row_and_the_others_do(tmp_path: Path) -> None:
     said: list[str] = []
     assert run(said, Choice(ops=["BenchBumpFwdOp"]), json=tmp_path / "report.json") == 1

@@ -267,6 +267,15 @@ def _run(
     named = find_adapters() if options.peers is None else options.peers
     taken = {OURS, AGAIN, INDUCTOR, *(one.name for cls, _ in work for one in baselines_of(cls))}
     parsed = parse_peers(named, taken, ADAPTERS)
+    names = {name for name, *_ in parsed}
+    for row in report["rows"]:
+        there = {subject["name"] for subject in row["subjects"]} - taken
+        if row["subjects"][0]["status"] == "timed" and there != names:
+            raise BenchError(
+                f"{options.json} was interrupted in a run beside {', '.join(sorted(there)) or 'no'}"
+                f" peers, and this one is beside {', '.join(sorted(names)) or 'none'}: give --peer "
+                f"as that run did, or another file"
+            )
     peers = [stack.enter_context(PeerProcess(*one)) for one in parsed]
     for peer in peers:
         say(f"peer {peer.name}: {peer.missing or peer.version}")
