@@ -12,6 +12,7 @@ import torch
 
 from tileops.core.bench import overhead
 from tileops.core.bench.overhead import CACHES
+from tileops.core.bench.subjects import Subject
 from tileops.core.errors import BenchError
 
 CPU = torch.device("cpu")
@@ -154,3 +155,29 @@ def test_what_a_process_does(ops: ModuleType, do: str, who: str) -> None:
     cls = ops.BenchScaleFwdOp
     (_, request), *_ = overhead._starts(cls, cls.entry.workloads[0], CPU, "eager")
     assert WHAT[do]({**request, "who": who}) >= 0
+
+
+def test_what_fails_to_compile_of_pytorchs_own_is_called_compiled_and_is_not_ours(
+    ops: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from tileops.core.bench.command import Options, bench
+    from tileops.core.choice import Choice
+
+    def fresh(request: dict[str, str], caches: dict[str, str], rounds: int) -> list[float]:
+        if request.get("who") == "torch":
+            raise RuntimeError("the process failed: KeyError: 'buf1'")
+        return [1.0] * rounds
+
+    def local(*args: Any, **kwargs: Any) -> list[Subject]:
+        ours = Subject("tileops", samplers={"call": lambda: 1.0})
+        return [ours, Subject("inductor").fail("failed", "KeyError: 'buf1'")]
+
+    monkeypatch.setattr(overhead, "_fresh", fresh)
+    monkeypatch.setattr(overhead, "local_subjects", local)
+    said: list[str] = []
+    choice = Choice(ops=["BenchScaleFwdOp"], workloads=["small"])
+    options = Options(choice, device="cpu", overhead=True, backend="eager")
+    assert bench(options, said.append) == 0
+    (line,) = [line for line in said if "a call of PyTorch's own" in line]
+    assert line.split("a call of PyTorch's own, ")[1].startswith("compiled ")
+    assert line.endswith("failed: KeyError: 'buf1'")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ import torch
 from tileops.core.bench.baselines import baselines_of
 from tileops.core.bench.inputs import check_values, clone, make_arguments
 from tileops.core.bench.rows import make_case, measure
-from tileops.core.bench.subjects import Case, local_subjects
+from tileops.core.bench.subjects import INDUCTOR, Case, local_subjects
 from tileops.core.bench.timers import timer_for
 from tileops.core.errors import TileOpsError
 from tileops.core.factory import place
@@ -27,7 +28,10 @@ from tileops.core.testing import GraphRecorder
 from tileops.manifest.calls import least_work, resolve
 from tileops.manifest.model import Workload
 
-__all__ = ["CACHES", "LAYERS", "overhead", "request_of"]
+__all__ = ["CACHES", "LAYERS", "OTHERS", "overhead", "request_of"]
+
+OTHERS = "PyTorch's own"
+"""What the costs that are not of our ops have in their titles."""
 
 LAYERS = 32
 CACHES = (
@@ -193,8 +197,11 @@ def _fresh(request: Mapping[str, Any], caches: Mapping[str, str], rounds: int) -
     for _ in range(rounds):
         done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **caches})
         if done.returncode:
-            last = done.stderr.strip().splitlines()[-1:] or [f"code {done.returncode}"]
-            raise RuntimeError(f"the process failed: {last[0]}")
+            lines = done.stderr.strip().splitlines()
+            # Advice may follow the line that names the error.
+            named = [line for line in lines if re.match(r"[\w.]+(Error|Exception)\b", line)]
+            last = (named or lines or [f"code {done.returncode}"])[-1]
+            raise RuntimeError(f"the process failed: {last}")
         found.append(float(json.loads(done.stdout)["seconds"]))
     return found
 
@@ -217,7 +224,7 @@ def _host(title: str, case: Case, rounds: int, backend: str) -> list[Cost]:
         samples = measure(subjects, rounds)
     found = []
     for subject in subjects:
-        measures = samples[subject.name] or {kept[0]: []}
+        measures = samples[subject.name] or {kept[subject.name == INDUCTOR]: []}
         for name, taken in measures.items():
             how = "compiled" if name.endswith("_compiled") else "eager"
             found.append(
