@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 DISTRIBUTION = "torch"
@@ -24,4 +25,6 @@ def make(op: str, params: dict[str, Any], arguments: dict[str, Any]) -> Callable
         raise ValueError("no kernel image")
     if behaviour == "dies":
         sys.exit(3)
+    if behaviour == "fraction":
+        return lambda x: Fraction(1, 2)
     return lambda x: x * params["factor"]

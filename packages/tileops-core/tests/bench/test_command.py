@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -184,6 +185,42 @@ def test_what_was_interrupted_elsewhere_is_not_mixed_in(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("ops")
+@pytest.mark.parametrize("other", [{"rounds": 2}, {"measures": ["call_compiled"]}, {}])
+def test_rows_made_otherwise_are_not_mixed_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], other: dict[str, Any]
+) -> None:
+    path = tmp_path / "report.json"
+    run([], SMALL, json=path, measures=["call"])
+    report = read(path)
+    report["complete"] = False
+    path.write_text(json.dumps(report))
+    assert run([], SMALL, json=path, **other) == 1
+    assert capsys.readouterr().err == (
+        f"tileops bench: {path} was interrupted in a run of other --measure or --rounds, and rows "
+        f"of both would be mixed: give what that run was given, or another file\n"
+    )
+    assert read(path) == report
+    assert run([], SMALL, json=path, measures=["call"]) == 0
+
+
+@pytest.mark.usefixtures("ops")
+def test_rows_beside_other_peers_are_not_mixed_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "report.json"
+    run([], SMALL, json=path)
+    report = read(path)
+    report["complete"] = False
+    path.write_text(json.dumps(report))
+    assert run([], json=path, peers=[FAKE]) == 1
+    assert capsys.readouterr().err == (
+        f"tileops bench: {path} was interrupted in a run beside no peers, and this one is beside "
+        f"fake_peer: give --peer as that run did, or another file\n"
+    )
+    assert read(path) == report
+
+
+@pytest.mark.usefixtures("ops")
 def test_a_workload_without_values_has_no_row_and_the_others_do(tmp_path: Path) -> None:
     said: list[str] = []
     assert run(said, Choice(ops=["BenchBumpFwdOp"]), json=tmp_path / "report.json") == 1
@@ -193,6 +230,41 @@ def test_a_workload_without_values_has_no_row_and_the_others_do(tmp_path: Path) 
         "for row, which is int64, and random ones could point anywhere; name a generator for it "
         "in the entry"
     ) in said
+
+
+@pytest.mark.usefixtures("ops")
+def test_a_device_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([], SMALL, device="foo") == 1
+    assert capsys.readouterr().err.startswith("tileops bench: there is no device 'foo' here: ")
+
+
+@pytest.mark.usefixtures("ops")
+def test_without_matplotlib_nothing_is_measured_for_a_page(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    said: list[str] = []
+    assert run(said, SMALL, html=tmp_path / "page.html") == 1
+    assert said == []
+    assert "plots need matplotlib" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("ops")
+def test_whatever_a_reference_raises_ends_its_row_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = command.make_case
+
+    def fails(cls: Any, workload: Any, *args: Any) -> Any:
+        if workload.label == "small":
+            raise RuntimeError("out of memory")
+        return whole(cls, workload, *args)
+
+    monkeypatch.setattr(command, "make_case", fails)
+    said: list[str] = []
+    assert run(said, json=tmp_path / "report.json") == 1
+    assert "[1/2] BenchScaleFwdOp small: no row: RuntimeError: out of memory" in said
+    assert [row["workload"] for row in read(tmp_path / "report.json")["rows"]] == ["large"]
 
 
 @pytest.mark.usefixtures("ops")
@@ -213,6 +285,36 @@ def test_a_workload_without_values_has_no_row_and_the_others_do(tmp_path: Path) 
             "tileops bench: old.json cannot be read as a report: [Errno 2] No such file or "
             "directory: 'old.json'\n",
         ),
+        (
+            ["--op", "BenchScaleFwdOp", "--compare", "damaged.json"],
+            "tileops bench: damaged.json is a damaged report: $: 'complete' is a required "
+            "property; name another file, or remove this one\n",
+        ),
+        (
+            ["--op", "BenchScaleFwdOp", "--device", "meta"],
+            "tileops bench: --device meta: there are timers for cpu and cuda only\n",
+        ),
+        (
+            ["--op", "BenchScaleFwdOp", "BenchBumpFwdOp", "--workload", "small"],
+            "tileops bench: BenchBumpFwdOp has none of the workloads; it has: picked, anywhere\n",
+        ),
+        (
+            ["--op", "BenchScaleFwdOp", "--json", "nowhere/report.json"],
+            "tileops bench: nowhere/report.json cannot be written: [Errno 2] No such file or "
+            "directory: 'nowhere/.report.json.1'\n",
+        ),
+        (
+            ["--op", "BenchScaleFwdOp", "--overhead", "--measure", "call"],
+            "tileops bench: --measure means nothing beside --overhead: leave it out\n",
+        ),
+        (
+            ["--op", "BenchScaleFwdOp", "--profile", "torch", "--json", "report.json"],
+            "tileops bench: --json means nothing beside --profile torch: leave it out\n",
+        ),
+        (
+            ["--op", "BenchScaleFwdOp", "--profile", "torch", "--overhead"],
+            "tileops bench: --profile torch and --overhead are two runs: name one of them\n",
+        ),
     ],
 )
 def test_what_is_not_there_is_named(
@@ -223,5 +325,7 @@ def test_what_is_not_there_is_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["bench", *arguments]) == 1
+    monkeypatch.setattr("os.getpid", lambda: 1)
+    (tmp_path / "damaged.json").write_text('{"format": 1}')
+    assert main(["bench", "--device", "cpu", *arguments]) == 1
     assert capsys.readouterr().err == text

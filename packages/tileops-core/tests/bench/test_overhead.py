@@ -5,14 +5,21 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
 
 from tileops.core.bench import overhead
 from tileops.core.bench.overhead import CACHES
+from tileops.core.bench.subjects import Subject
+from tileops.core.errors import BenchError
 
 CPU = torch.device("cpu")
+
+
+def work_of(cls: Any) -> list[Any]:
+    return [(cls, workload) for workload in cls.entry.workloads]
 
 
 def test_every_cost_is_there_and_the_layers_share_one_graph(
@@ -30,7 +37,9 @@ def test_every_cost_is_there_and_the_layers_share_one_graph(
 
     monkeypatch.setattr(overhead, "_fresh", fresh)
     said: list[str] = []
-    found = overhead.overhead([ops.BenchScaleFwdOp] * 2, CPU, 5, said.append, backend="eager")
+    found = overhead.overhead(
+        work_of(ops.BenchScaleFwdOp) * 2, CPU, 5, said.append, backend="eager"
+    )
     assert asked == [
         ("import", "", (), 3),
         ("define", "", (), 3),
@@ -77,7 +86,7 @@ def test_an_interrupted_measurement_is_taken_up(
     monkeypatch.setattr(overhead, "_fresh", fresh)
     found: list[overhead.Cost] = []
     sizes: list[int] = []
-    arguments = ([ops.BenchScaleFwdOp], CPU, 2, lambda line: None)
+    arguments = (work_of(ops.BenchScaleFwdOp), CPU, 2, lambda line: None)
     with pytest.raises(KeyboardInterrupt):
         overhead.overhead(
             *arguments, backend="eager", found=found, save=lambda: sizes.append(len(found))
@@ -90,6 +99,37 @@ def test_an_interrupted_measurement_is_taken_up(
     overhead.overhead(*arguments, backend="eager", found=found)
     assert len(asked) == 10
     assert [item["what"] for item in found] == names
+
+
+def test_only_the_chosen_workload_counts_and_inputs_that_need_values_get_none_at_random(
+    ops: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def fresh(request: dict[str, str], caches: dict[str, str], rounds: int) -> list[float]:
+        asked.append(request["do"])
+        return [1.0] * rounds
+
+    monkeypatch.setattr(overhead, "_fresh", fresh)
+    _, anywhere = work_of(ops.BenchBumpFwdOp)
+    said: list[str] = []
+    found: list[overhead.Cost] = []
+    for _ in range(2):
+        overhead.overhead([anywhere], CPU, 2, said.append, backend="eager", found=found)
+    assert asked == ["import", "define"]
+    problem = (
+        "BenchBumpFwdOp: the workload generates no values for row, which is int64, and random "
+        "ones could point anywhere; name a generator for it in the entry"
+    )
+    assert [(item["what"], item["problem"]) for item in found[2:]] == [
+        ("BenchBumpFwdOp anywhere", problem)
+    ]
+    assert said[2:] == [f"BenchBumpFwdOp anywhere: no costs: {problem}"]
+    _, large = work_of(ops.BenchScaleFwdOp)
+    found = overhead.overhead([large], CPU, 2, lambda line: None, backend="eager")
+    assert found[-1]["what"].startswith("BenchScaleFwdOp large: graphs of ")
+    with pytest.raises(BenchError, match="generates no values for row"):
+        overhead.request_of(*anywhere, CPU)
 
 
 def test_a_fresh_process_answers_or_says_why_not(
@@ -115,3 +155,29 @@ def test_what_a_process_does(ops: ModuleType, do: str, who: str) -> None:
     cls = ops.BenchScaleFwdOp
     (_, request), *_ = overhead._starts(cls, cls.entry.workloads[0], CPU, "eager")
     assert WHAT[do]({**request, "who": who}) >= 0
+
+
+def test_what_fails_to_compile_of_pytorchs_own_is_called_compiled_and_is_not_ours(
+    ops: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from tileops.core.bench.command import Options, bench
+    from tileops.core.choice import Choice
+
+    def fresh(request: dict[str, str], caches: dict[str, str], rounds: int) -> list[float]:
+        if request.get("who") == "torch":
+            raise RuntimeError("the process failed: KeyError: 'buf1'")
+        return [1.0] * rounds
+
+    def local(*args: Any, **kwargs: Any) -> list[Subject]:
+        ours = Subject("tileops", samplers={"call": lambda: 1.0})
+        return [ours, Subject("inductor").fail("failed", "KeyError: 'buf1'")]
+
+    monkeypatch.setattr(overhead, "_fresh", fresh)
+    monkeypatch.setattr(overhead, "local_subjects", local)
+    said: list[str] = []
+    choice = Choice(ops=["BenchScaleFwdOp"], workloads=["small"])
+    options = Options(choice, device="cpu", overhead=True, backend="eager")
+    assert bench(options, said.append) == 0
+    (line,) = [line for line in said if "a call of PyTorch's own" in line]
+    assert line.split("a call of PyTorch's own, ")[1].startswith("compiled ")
+    assert line.endswith("failed: KeyError: 'buf1'")

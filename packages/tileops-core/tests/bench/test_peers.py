@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tileops.core.bench.peers import PeerProcess, find_adapters, parse_peer
+from tileops.core.bench.peers import PeerProcess, find_adapters, parse_peer, parse_peers
 from tileops.core.errors import BenchError
 
 HERE = Path(__file__).parent
@@ -43,6 +43,34 @@ def test_a_peer_computes_is_timed_and_outlives_what_it_raises() -> None:
         assert prepared(peer, "OtherFwdOp") == "it has no OtherFwdOp for this call"
         assert refusal(peer, "dies") == "the peer fake ended with code 3 when asked to prepare"
         assert refusal(peer, "") == "the peer fake is not running"
+
+
+def test_a_broken_adapter_says_why(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text("def make(:\n")
+    with PeerProcess("broken", broken) as peer:
+        assert peer.missing == (
+            "the peer broken failed to hello: SyntaxError: invalid syntax (broken.py, line 1)"
+        )
+
+
+def test_a_peer_that_gives_no_tensor_says_so() -> None:
+    with PeerProcess("fake", FAKE) as peer:
+        text = refusal(peer, "fraction")
+    assert text.startswith("the peer fake gave what is no tensor: Weights only load failed.")
+
+
+@pytest.mark.parametrize("name", ["torch", "fake"])
+def test_peers_that_reports_could_not_tell_apart_are_refused(name: str, tmp_path: Path) -> None:
+    paths = [tmp_path / "fake.py", tmp_path / f"{name}.py"]
+    for path in paths:
+        path.touch()
+    with pytest.raises(BenchError) as raised:
+        parse_peers([str(path) for path in paths], {"torch"})
+    assert str(raised.value) == (
+        f"--peer {paths[1]}: reports have a {name!r} already, and samples of two would be mixed; "
+        f"copy the adapter to a file of another name"
+    )
 
 
 def test_a_peer_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,7 @@ def test_only_what_moved_beyond_the_noise_of_both_is_said() -> None:
     torch["samples"]["device"] = [4.07e-6] * 3
     assert list(compare(REPORT, new)) == [
         "AFwdOp one tileops device: 2.00 us before, 3.00 now, slower by 50.0% (noise 2.0%)",
-        "1 of 4 times moved",
+        "1 of 6 times moved",
     ]
 
 
@@ -122,5 +122,37 @@ def test_what_has_no_pair_is_said() -> None:
         "driver: 1.2 before, 1.3 now",
         "AFwdOp two: not in the old report",
         "AFwdOp one: not in the new report",
-        "0 of 0 times moved",
+        "0 of 2 times moved",
+    ]
+
+
+def test_costs_move_beyond_their_spreads_and_single_samples_are_not_judged() -> None:
+    def cost(what: str, samples: list[float], unit: str = "s") -> dict[str, Any]:
+        return {"what": what, "unit": unit, "samples": samples, "problem": "" if samples else "no"}
+
+    old, new = ({**REPORT, "rows": []} for _ in range(2))
+    old["overhead"] = [
+        cost("import", [1.0, 1.0, 1.0]),
+        cost("call", [1.0, 1.1, 1.2]),
+        cost("first call", [2.0]),
+        cost("graphs", [1.0], "1"),
+        cost("broken", [1.0]),
+        cost("gone", [1.0]),
+    ]
+    new["overhead"] = [
+        cost("import", [2.0, 2.0, 2.0]),
+        cost("call", [1.1, 1.2, 1.2]),
+        cost("first call", [3.0]),
+        cost("graphs", [32.0], "1"),
+        cost("broken", []),
+        cost("new", [1.0]),
+    ]
+    assert list(compare(old, new)) == [
+        "import: 1000.000 ms before, 2000.000 now, slower by 100.0% (noise 0.0%)",
+        "first call: 2000.000 ms before, 3000.000 now (one sample each has no noise to judge by)",
+        "graphs: 1 before, 32 now",
+        "broken: failed in this run",
+        "new: not in the old report",
+        "gone: not in the new report",
+        "2 of 3 times moved",
     ]

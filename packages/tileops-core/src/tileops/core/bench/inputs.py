@@ -10,7 +10,10 @@ from tileops.core.errors import BenchError
 from tileops.manifest.calls import Call
 from tileops.manifest.work import TensorFacts
 
-__all__ = ["call_bytes", "clone", "make_arguments"]
+__all__ = ["call_bytes", "check_values", "clone", "make_arguments"]
+
+NUMBERS = (torch.int8, torch.uint8)
+"""Integers that are stored numbers, not places in another tensor."""
 
 
 def make_arguments(op: str, call: Call, device: torch.device, seed: int) -> dict[str, Any]:
@@ -42,15 +45,33 @@ def _tensor(
         return drawn.mul_(facts.scale).to(dtype)
     if dtype is torch.bool:
         low, high = 0, 2
-    elif dtype in (torch.int8, torch.uint8):  # stored numbers, not places in another tensor
+    elif dtype in NUMBERS:
         low, high = torch.iinfo(dtype).min, torch.iinfo(dtype).max + 1
     else:
-        raise BenchError(
-            f"{op}: the workload generates no values for {name}, which is {facts.dtype}, and "
-            f"random ones could point anywhere; name a generator for it in the entry"
-        )
+        raise _needs_values(op, name, facts)
     drawn = torch.randint(low, high, facts.shape, device=device, generator=generator)
     return drawn.to(dtype)
+
+
+def check_values(op: str, call: Call) -> None:
+    """Checks that :func:`make_arguments` knows what every input holds.
+
+    Raises:
+        BenchError: an input's values matter, and the workload generates none.
+    """
+    for name, facts in call.inputs.items():
+        if facts is None or facts.values is not None:
+            continue
+        dtype: torch.dtype = getattr(torch, facts.dtype)
+        if not (dtype.is_floating_point or dtype in NUMBERS or dtype is torch.bool):
+            raise _needs_values(op, name, facts)
+
+
+def _needs_values(op: str, name: str, facts: TensorFacts) -> BenchError:
+    return BenchError(
+        f"{op}: the workload generates no values for {name}, which is {facts.dtype}, and "
+        f"random ones could point anywhere; name a generator for it in the entry"
+    )
 
 
 def clone(arguments: dict[str, Any]) -> dict[str, Any]:

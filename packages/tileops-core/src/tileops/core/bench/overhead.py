@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,9 +17,9 @@ from typing import Any
 import torch
 
 from tileops.core.bench.baselines import baselines_of
-from tileops.core.bench.inputs import clone, make_arguments
+from tileops.core.bench.inputs import check_values, clone, make_arguments
 from tileops.core.bench.rows import make_case, measure
-from tileops.core.bench.subjects import Case, local_subjects
+from tileops.core.bench.subjects import INDUCTOR, Case, local_subjects
 from tileops.core.bench.timers import timer_for
 from tileops.core.errors import TileOpsError
 from tileops.core.factory import place
@@ -27,7 +28,10 @@ from tileops.core.testing import GraphRecorder
 from tileops.manifest.calls import least_work, resolve
 from tileops.manifest.model import Workload
 
-__all__ = ["CACHES", "LAYERS", "overhead", "request_of"]
+__all__ = ["CACHES", "LAYERS", "OTHERS", "overhead", "request_of"]
+
+OTHERS = "PyTorch's own"
+"""What the costs that are not of our ops have in their titles."""
 
 LAYERS = 32
 CACHES = (
@@ -42,7 +46,7 @@ Cost = dict[str, Any]
 
 
 def overhead(
-    ops: Sequence[type[Op]],
+    work: Sequence[tuple[type[Op], Workload]],
     device: torch.device,
     rounds: int,
     say: Callable[[str], None],
@@ -51,7 +55,7 @@ def overhead(
     found: list[Cost] | None = None,
     save: Callable[[], None] = lambda: None,
 ) -> list[Cost]:
-    """The costs of the ops' families and, on each op's smallest workload, of the op.
+    """The costs of the ops' families and, on the smallest that ``work`` has of an op, of the op.
 
     Imports are measured in up to three fresh processes; a first call in one with empty caches and
     one with what that left. What fails has the reason and no samples.
@@ -69,20 +73,34 @@ def overhead(
         try:
             found.append({"what": what, "unit": unit, "samples": samples(), "problem": ""})
         except Exception as error:
-            problem = f"{type(error).__name__}: {error}"
+            problem = _problem(error)
             found.append({"what": what, "unit": unit, "samples": [], "problem": problem})
         save()
 
     some = min(rounds, 3)
-    unique = list(dict.fromkeys(ops))
+    unique = list(dict.fromkeys(cls for cls, _ in work))
     for family, module in dict.fromkeys((cls.entry.family, _module(cls)) for cls in unique):
         for do, what in (("import", "import over torch"), ("define", "definition of its ops")):
             request = {"do": do, "module": module}
             add(f"{family}: {what}", "s", functools.partial(_fresh, request, {}, some))
     for cls in unique:
-        workload = min(cls.entry.workloads, key=lambda one: _bytes(cls, one))
+        workload = min(
+            (workload for other, workload in work if other is cls),
+            key=functools.partial(_bytes, cls),
+        )
         title = f"{cls.entry.name} {workload.label}"
-        for what, request in _starts(cls, workload, device, backend):
+        if title in there:
+            continue
+        try:
+            case = make_case(cls, workload, device, 0)
+            starts = _starts(cls, workload, device, backend)
+        except Exception as error:
+            problem = _problem(error)
+            say(f"{title}: no costs: {problem}")
+            found.append({"what": title, "unit": "s", "samples": [], "problem": problem})
+            save()
+            continue
+        for what, request in starts:
             pair = [f"{title}: {what}, {state}" for state in ("empty caches", "second process")]
             if there.issuperset(pair):
                 continue
@@ -94,11 +112,6 @@ def overhead(
                 for one in pair:
                     add(one, "s", functools.partial(_fresh, request, caches, 1))
         if f"{title}: a call of the op, eager" not in there:
-            try:
-                case = make_case(cls, workload, device, 0)
-            except TileOpsError as error:
-                found.append({"what": title, "unit": "s", "samples": [], "problem": str(error)})
-                continue
             say(f"{title}: host cost of a call")
             found += _host(title, case, rounds, backend)
             save()
@@ -108,6 +121,10 @@ def overhead(
             functools.partial(_graphs, cls, workload, device),
         )
     return found
+
+
+def _problem(error: Exception) -> str:
+    return str(error) if isinstance(error, TileOpsError) else f"{type(error).__name__}: {error}"
 
 
 def _module(cls: type[Op]) -> str:
@@ -139,8 +156,13 @@ def _starts(
 def request_of(
     cls: type[Op], workload: Workload, device: torch.device, backend: str = "inductor"
 ) -> dict[str, Any]:
-    """What a fresh process is told of a workload's call; ``do`` is to be added."""
+    """What a fresh process is told of a workload's call; ``do`` is to be added.
+
+    Raises:
+        BenchError: an input's values matter, and the workload generates none.
+    """
     call = place(cls.entry, resolve(cls.entry, workload), device)
+    check_values(cls.__name__, call)
     return {
         "module": _module(cls),
         "op": cls.__name__,
@@ -175,8 +197,11 @@ def _fresh(request: Mapping[str, Any], caches: Mapping[str, str], rounds: int) -
     for _ in range(rounds):
         done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **caches})
         if done.returncode:
-            last = done.stderr.strip().splitlines()[-1:] or [f"code {done.returncode}"]
-            raise RuntimeError(f"the process failed: {last[0]}")
+            lines = done.stderr.strip().splitlines()
+            # Advice may follow the line that names the error.
+            named = [line for line in lines if re.match(r"[\w.]+(Error|Exception)\b", line)]
+            last = (named or lines or [f"code {done.returncode}"])[-1]
+            raise RuntimeError(f"the process failed: {last}")
         found.append(float(json.loads(done.stdout)["seconds"]))
     return found
 
@@ -199,7 +224,7 @@ def _host(title: str, case: Case, rounds: int, backend: str) -> list[Cost]:
         samples = measure(subjects, rounds)
     found = []
     for subject in subjects:
-        measures = samples[subject.name] or {kept[0]: []}
+        measures = samples[subject.name] or {kept[subject.name == INDUCTOR]: []}
         for name, taken in measures.items():
             how = "compiled" if name.endswith("_compiled") else "eager"
             found.append(

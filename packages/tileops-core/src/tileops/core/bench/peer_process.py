@@ -50,7 +50,8 @@ class Peer:
     """An adapter, and what it has been asked to prepare."""
 
     def __init__(self, path: Path) -> None:
-        self._adapter = load(path)
+        self._path = path
+        self._adapter: Any = None
         self._timers: Any = None
         self._function: Any = None
         self._arguments: dict[str, Any] = {}
@@ -58,6 +59,8 @@ class Peer:
         self._samplers: dict[str, Any] = {}
 
     def hello(self) -> dict[str, Any]:
+        # Here, so that what a broken adapter raises is an answer too.
+        self._adapter = load(self._path)
         try:
             importlib.import_module(self._adapter.MODULE)
             version = importlib.metadata.version(self._adapter.DISTRIBUTION)

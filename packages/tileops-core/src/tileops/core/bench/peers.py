@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pickle
 import selectors
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from tileops.core.errors import BenchError
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["ADAPTERS", "PeerProcess", "find_adapters", "parse_peer"]
+__all__ = ["ADAPTERS", "PeerProcess", "find_adapters", "parse_peer", "parse_peers"]
 
 ADAPTERS = Path("tools") / "peers"
 SECONDS = 900.0
@@ -42,6 +43,26 @@ def parse_peer(text: str, folder: Path = ADAPTERS) -> tuple[str, Path, str]:
             f"there is no peer {name!r}: {path} is no file; the adapters in {folder} are: {there}"
         )
     return path.stem, path, place
+
+
+def parse_peers(
+    texts: Sequence[str], taken: Collection[str], folder: Path = ADAPTERS
+) -> list[tuple[str, Path, str]]:
+    """Each of ``texts`` parsed. Reports know a peer by its name, so each needs one of its own.
+
+    Raises:
+        BenchError: there is no such adapter, or its name is in ``taken`` or an earlier peer's.
+    """
+    found: list[tuple[str, Path, str]] = []
+    for text in texts:
+        name, path, place = parse_peer(text, folder)
+        if name in taken or any(name == other for other, *_ in found):
+            raise BenchError(
+                f"--peer {text}: reports have a {name!r} already, and samples of two would be "
+                f"mixed; copy the adapter to a file of another name"
+            )
+        found.append((name, path, place))
+    return found
 
 
 def find_adapters(folder: Path = ADAPTERS) -> list[str]:
@@ -152,7 +173,12 @@ class PeerProcess:
         )
         if not answer["served"]:
             return str(answer["reason"])
-        found = torch.load(files[1])
+        try:
+            found = torch.load(files[1])
+        except pickle.UnpicklingError as error:
+            raise BenchError(
+                f"the peer {self.name} gave what is no tensor: {str(error).splitlines()[0]}"
+            ) from error
         return found["results"], found["arguments"]
 
     def sampler(self, measure: str, sets: int) -> Callable[[], float]:

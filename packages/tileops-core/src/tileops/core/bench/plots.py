@@ -9,14 +9,14 @@ from typing import Any
 from tileops.core.bench.readings import Reading, noise, primary, readings
 from tileops.core.errors import BenchError
 
-__all__ = ["plots"]
+__all__ = ["figure_class", "plots"]
 
 MARKERS = "osD^vPX"
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999")
 
 
-def plots(report: dict[str, Any]) -> Iterator[tuple[str, str, bytes]]:
-    """Name, description and PNG of each plot that the report has the figures for.
+def figure_class() -> Any:
+    """Matplotlib's figure.
 
     Raises:
         BenchError: matplotlib is not installed.
@@ -28,16 +28,26 @@ def plots(report: dict[str, Any]) -> Iterator[tuple[str, str, bytes]]:
             f"plots need matplotlib, which cannot be imported ({error}); "
             f"pip install 'tileops-core[bench]'"
         ) from error
+    return Figure
+
+
+def plots(report: dict[str, Any]) -> Iterator[tuple[str, str, bytes]]:
+    """Name, description and PNG of each plot that the report has the figures for.
+
+    Raises:
+        BenchError: matplotlib is not installed.
+    """
+    new_figure = figure_class()
     rows = [row for row in report["rows"] if row["subjects"][0]["samples"]]
     names = list(dict.fromkeys(s["name"] for row in rows for s in row["subjects"] if s["samples"]))
     colours = {name: COLOURS[at % len(COLOURS)] for at, name in enumerate(names)}
     for op in dict.fromkeys(row["op"] for row in rows):
         chosen = sorted((row for row in rows if row["op"] == op), key=lambda row: row["bytes"])
-        figure = Figure(figsize=(8, 4.5), layout="constrained")
+        figure = new_figure(figsize=(8, 4.5), layout="constrained")
         _bandwidth(figure.subplots(), op, chosen, report, colours)
         yield f"{op}-bandwidth", f"{op}: bandwidth against the bytes of a call", _png(figure)
         if any(reading.ratio is not None for row in chosen for reading in _judged(row)):
-            figure = Figure(figsize=(8, 1.4 + 0.32 * _bars(chosen)), layout="constrained")
+            figure = new_figure(figsize=(8, 1.4 + 0.32 * _bars(chosen)), layout="constrained")
             _ratios(figure.subplots(), op, chosen, colours)
             yield f"{op}-ratio", f"{op}: others' times over ours", _png(figure)
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tileops.core.errors import BenchError
+from tileops.manifest.checks.schema import load_schema
 
-__all__ = ["FORMAT", "begin", "find_row", "read", "write"]
+__all__ = ["FORMAT", "begin", "check_writable", "find_row", "read", "write"]
 
 FORMAT = 1
 
@@ -30,7 +31,7 @@ def read(path: Path) -> dict[str, Any]:
     """A report by ``schema/bench-report.schema.json``.
 
     Raises:
-        BenchError: the file cannot be read, or is no report of this format.
+        BenchError: the file cannot be read, is no report of this format, or is damaged.
     """
     try:
         found = json.loads(path.read_text())
@@ -38,7 +39,38 @@ def read(path: Path) -> dict[str, Any]:
         raise BenchError(f"{path} cannot be read as a report: {error}") from error
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise BenchError(f"{path} is no benchmark report of format {FORMAT}")
+    # Asked for here, because most runs read no report.
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import best_match
+
+    validator = Draft202012Validator(load_schema("bench-report.schema.json"))
+    wrong = best_match(validator.iter_errors(found))
+    if wrong is not None:
+        raise BenchError(
+            f"{path} is a damaged report: {wrong.json_path}: {wrong.message[:200]}; name another "
+            f"file, or remove this one"
+        )
     return found
+
+
+def check_writable(path: Path) -> None:
+    """Says before anything is measured what would keep it from being written.
+
+    Raises:
+        BenchError: nothing can be written beside ``path``.
+    """
+    temporary = _temporary(path)
+    try:
+        temporary.touch()
+        temporary.unlink()
+    except OSError as error:
+        raise BenchError(f"{path} cannot be written: {error}") from error
+    if path.is_dir():
+        raise BenchError(f"{path} cannot be written: it is a folder")
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}")
 
 
 def write(report: dict[str, Any], path: Path) -> None:
@@ -47,11 +79,12 @@ def write(report: dict[str, Any], path: Path) -> None:
     Raises:
         BenchError: the file cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = _temporary(path)
     try:
         temporary.write_text(json.dumps(report, indent=1) + "\n")
         temporary.replace(path)
     except OSError as error:
+        temporary.unlink(missing_ok=True)
         raise BenchError(f"{path} cannot be written: {error}") from error
 
 

@@ -13,7 +13,6 @@ from tileops.core.bench.limits import Ceilings, limit_of, matrix_dtype
 from tileops.core.bench.peers import PeerProcess
 from tileops.core.bench.subjects import AGAIN, Case, Subject, local_subjects, peer_subject
 from tileops.core.bench.timers import CpuTimer, CudaTimer
-from tileops.core.errors import BenchError
 from tileops.core.factory import place
 from tileops.core.op import Op
 from tileops.manifest.calls import least_work, resolve
@@ -51,7 +50,7 @@ def measure(subjects: Sequence[Subject], rounds: int) -> dict[str, dict[str, lis
                     continue
                 try:
                     found[subject.name].setdefault(name, []).append(sampler())
-                except (BenchError, RuntimeError) as error:
+                except Exception as error:
                     subject.fail("failed", f"{type(error).__name__}: {error}")
                     found[subject.name].clear()
     return found

@@ -17,7 +17,7 @@ from tileops.core.errors import BenchError
 from tileops.core.op import Op
 from tileops.manifest.calls import Call
 
-__all__ = ["AGAIN", "OURS", "Case", "Subject", "local_subjects", "peer_subject"]
+__all__ = ["AGAIN", "INDUCTOR", "OURS", "Case", "Subject", "local_subjects", "peer_subject"]
 
 OURS, AGAIN, INDUCTOR = "tileops", "tileops again", "inductor"
 
@@ -182,4 +182,7 @@ def peer_subject(
                 subject.samplers[measure] = peer.sampler(measure, sets)
     except BenchError as error:
         subject.fail("failed", str(error))
+    except (OSError, RuntimeError, TypeError) as error:
+        # Its arguments or its results fit no memory or no file, or are of no kind that JSON has.
+        subject.fail("failed", f"{type(error).__name__}: {error}")
     return subject
