@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from tileops.core.bench import subjects
+from tileops.core.bench.baselines import Baseline, baselines_of, by_cudnn
 from tileops.core.bench.rows import make_case, measure
 from tileops.core.bench.subjects import Subject, local_subjects, peer_subject
 from tileops.core.bench.timers import CpuTimer
@@ -46,6 +48,30 @@ def test_a_wrong_peer_is_refused_and_a_broken_one_has_failed(ops: ModuleType) ->
     assert (wrong.status, wrong.samplers) == ("refused", {})
     assert wrong.problem.startswith("y against the reference: 32 of 32 values are wrong")
     assert (broken.status, broken.problem) == ("failed", "it ended")
+
+
+def test_a_baseline_of_other_devices_is_missing(
+    ops: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any, **__: Any) -> Any:
+        raise AssertionError("it was called")
+
+    cls = ops.BenchScaleFwdOp
+    held = [*baselines_of(cls), Baseline(cls, never, "cudnn", devices=("cuda",))]
+    monkeypatch.setattr(subjects, "baselines_of", lambda op: held)
+    case = make_case(cls, cls.entry.workloads[0], CPU, 0)
+    found = local_subjects(case, CpuTimer(1e-4), backend="eager")
+    assert (found[-1].name, found[-1].status) == ("cudnn", "missing")
+    assert found[-1].problem == "it runs on cuda only"
+
+
+def test_by_cudnn_lets_nobody_else_serve_attention() -> None:
+    """cuDNN cannot on a CPU: PyTorch's other ways would, if they were asked."""
+    q = torch.randn(1, 2, 8, 16)
+    attend = torch.nn.functional.scaled_dot_product_attention
+    assert attend(q, q, q).shape == q.shape
+    with pytest.raises(RuntimeError, match="No (available kernel|viable backend)"):
+        by_cudnn(attend)(q, q, q)
 
 
 def test_a_baseline_that_raises_is_a_line_of_the_report(

@@ -11,7 +11,7 @@ from tileops.composite.ada_ln_zero_block import AdaLNZeroBlockFwdOp
 from tileops.composite.gated_mlp import ACTIVATIONS, GatedMLPFwdOp
 from tileops.composite.pre_norm_attention import PreNormAttentionFwdOp
 from tileops.composite.transformer_block import TransformerBlockFwdOp
-from tileops.core.bench.baselines import Baseline, register_baseline
+from tileops.core.bench.baselines import Baseline, by_cudnn, register_baseline
 
 __all__: list[str] = []
 
@@ -116,3 +116,9 @@ register_baseline(Baseline(PreNormAttentionFwdOp, _attention))
 register_baseline(Baseline(GatedMLPFwdOp, _mlp))
 register_baseline(Baseline(TransformerBlockFwdOp, _block))
 register_baseline(Baseline(AdaLNZeroBlockFwdOp, _ada_block))
+for _op, _function in (
+    (PreNormAttentionFwdOp, _attention),
+    (TransformerBlockFwdOp, _block),
+    (AdaLNZeroBlockFwdOp, _ada_block),
+):
+    register_baseline(Baseline(_op, by_cudnn(_function), "cudnn", devices=("cuda",)))

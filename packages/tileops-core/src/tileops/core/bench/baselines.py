@@ -13,7 +13,7 @@ from typing import Any
 from tileops.core.errors import DefinitionError
 from tileops.core.op import Op
 
-__all__ = ["Baseline", "baselines_of", "register_baseline"]
+__all__ = ["Baseline", "baselines_of", "by_cudnn", "register_baseline"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,11 +26,13 @@ class Baseline:
             the outputs in order, and writes what the op writes.
         name: what reports call it; ``torch`` is PyTorch's own operator called eagerly, which
             ``inductor`` compiles.
+        devices: the kinds of device that it runs on; None is all.
     """
 
     op: type[Op]
     function: Callable[..., Any]
     name: str = "torch"
+    devices: tuple[str, ...] | None = None
 
 
 _registered: dict[tuple[str, str], Baseline] = {}
@@ -56,6 +58,22 @@ def register_baseline(baseline: Baseline) -> Baseline:
         )
     _registered[key] = baseline
     return baseline
+
+
+def by_cudnn(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` with every ``scaled_dot_product_attention`` in it served by cuDNN, or refused.
+
+    PyTorch raises where cuDNN does not take the call: on CPUs, in float32.
+    """
+
+    def call(*given: Any, **named: Any) -> Any:
+        # Not above: a family's contracts are imported where nothing is measured.
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+            return function(*given, **named)
+
+    return call
 
 
 def baselines_of(op: type[Op]) -> list[Baseline]:

@@ -97,6 +97,10 @@ def local_subjects(
     for baseline in baselines_of(type(case.op)):
         call = _of_baseline(baseline.function, case.op)
         subject = Subject(baseline.name, torch.__version__)
+        if baseline.devices is not None and case.device.type not in baseline.devices:
+            kinds = " and ".join(baseline.devices)
+            found.append(subject.fail("missing", f"it runs on {kinds} only"))
+            continue
         found.append(_local(subject, case, timer, sets, call, plain, SLACK_OF_OTHERS))
         if baseline.name == "torch":
             other = Subject(INDUCTOR, torch.__version__)
