@@ -70,7 +70,7 @@ def test_by_cudnn_lets_nobody_else_serve_attention() -> None:
     q = torch.randn(1, 2, 8, 16)
     attend = torch.nn.functional.scaled_dot_product_attention
     assert attend(q, q, q).shape == q.shape
-    with pytest.raises(RuntimeError, match="No (available kernel|viable backend)"):
+    with pytest.raises(RuntimeError, match=r"No (available kernel|viable backend)"):
         by_cudnn(attend)(q, q, q)
 
 
