@@ -23,7 +23,7 @@ __all__ = ["Choice", "Placing", "choose", "layout", "select"]
 # Figures are µs on an H200, medians of replays of a CUDA graph; brackets hold the time in which
 # torch.add(x, 1, out=y) moved as many bytes in the same run. Inputs go round through more than L2
 # unless "hot" is said. Tensors are bf16 with a weight of bf16 unless said otherwise. Run A timed
-# CUDA C++ of the same layouts, run B these programs at commit 4de153e. "Twice" is the layout that
+# CUDA C++ of the same layouts, run B these programs at commit ed3da11. "Twice" is the layout that
 # reads a row twice, and holds nothing.
 
 Placing = Literal["registers", "on_chip", "streaming"]
@@ -97,7 +97,7 @@ def _registers(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> Confi
     # Stores are plain, although with ``.cs`` the figures below were as good or better, where each
     # replay wrote the same y. Where outputs alternate, as a model's do, what is written with
     # ``.cs`` is not in L2 for who reads it next: `tileops bench`, 2048x4096 hot, 9.6 with ``.cs``
-    # and 7.9 with plain stores (two runs, at commits cecdeb5 and 6292509); 262144x128, 34.2 and
+    # and 7.9 with plain stores (two runs, at commits 49a5e8d and 6292509); 262144x128, 34.2 and
     # 33.7.
     vector, phased = layout(n, dtype, aligned)
     chunks = _chunks(n, vector, phased)
