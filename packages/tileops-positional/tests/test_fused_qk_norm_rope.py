@@ -14,13 +14,13 @@ from rope_oracle import ALLOWED, angles, rotate
 from tileops.core import tilelang_backend
 from tileops.core.errors import ArgumentError, ParamError
 from tileops.positional import FusedQKNormRoPEFwdOp
+from tileops.positional.accesses import ITEMSIZE
 from tileops.positional.fused_qk_norm_rope.configs import (
     MOST_HELD,
     FusedShape,
     choose_config,
 )
 from tileops.positional.fused_qk_norm_rope.programs import fused_qk_norm_rope
-from tileops.positional.rope.configs import ITEMSIZE
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="building needs nvcc")

@@ -14,8 +14,9 @@ from rope_oracle import angles, assert_rotated, rotate
 from tileops.core import tilelang_backend
 from tileops.core.errors import CaptureError
 from tileops.positional import RoPECacheFwdOp, RoPEFwdOp, RoPEMultimodalFwdOp
+from tileops.positional.accesses import ITEMSIZE
 from tileops.positional.angles import device_turns, turns
-from tileops.positional.rope.configs import ITEMSIZE, RotaryShape, choose_config
+from tileops.positional.rope.configs import RotaryShape, choose_config
 from tileops.positional.rope.programs import rope
 
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="building needs nvcc")

@@ -3,12 +3,9 @@
 import math
 from dataclasses import dataclass
 
+from tileops.positional.accesses import ACCESS_BYTES, ITEMSIZE
+
 __all__ = ["AlibiConfig", "choose_config"]
-
-ITEMSIZE = {"float16": 2, "bfloat16": 2, "float32": 4}
-
-#: One access moves at most 16 bytes a thread, the widest store before sm_100.
-ACCESS_BYTES = 16
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ Sizes are in elements, dtypes are TileLang's names.
 import math
 from dataclasses import dataclass
 
-from tileops.positional.rope.configs import ACCESS_BYTES, ITEMSIZE, MOST_ANGLES
+from tileops.positional.accesses import ACCESS_BYTES, ITEMSIZE
+from tileops.positional.rope.configs import MOST_ANGLES
 
 __all__ = ["FusedConfig", "FusedShape", "choose_config"]
 

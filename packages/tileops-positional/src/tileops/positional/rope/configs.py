@@ -6,12 +6,9 @@ Sizes are in elements, dtypes are TileLang's names.
 import math
 from dataclasses import dataclass
 
-__all__ = ["ITEMSIZE", "RotaryConfig", "RotaryShape", "choose_config"]
+from tileops.positional.accesses import ACCESS_BYTES, ITEMSIZE
 
-ITEMSIZE = {"float16": 2, "bfloat16": 2, "float32": 4}
-
-#: One access moves at most 16 bytes a thread, the widest load before sm_100.
-ACCESS_BYTES = 16
+__all__ = ["RotaryConfig", "RotaryShape", "choose_config"]
 
 #: Cosines and sines that a block keeps in shared memory: 32 KiB of the 48 that every card has.
 MOST_ANGLES = 4096
