@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tileops.core.errors import BenchError
-from tileops.manifest.checks.schema import load_schema
+from tileops.core.files import replace
+from tileops.manifest.checks.schema import fault_by_schema
 
 __all__ = ["FORMAT", "begin", "check_writable", "find_row", "read", "write"]
 
@@ -39,16 +40,10 @@ def read(path: Path) -> dict[str, Any]:
         raise BenchError(f"{path} cannot be read as a report: {error}") from error
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise BenchError(f"{path} is no benchmark report of format {FORMAT}")
-    # Asked for here, because most runs read no report.
-    from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import best_match
-
-    validator = Draft202012Validator(load_schema("bench-report.schema.json"))
-    wrong = best_match(validator.iter_errors(found))
-    if wrong is not None:
+    wrong = fault_by_schema(found, "bench-report.schema.json")
+    if wrong:
         raise BenchError(
-            f"{path} is a damaged report: {wrong.json_path}: {wrong.message[:200]}; name another "
-            f"file, or remove this one"
+            f"{path} is a damaged report: {wrong[:200]}; name another file, or remove this one"
         )
     return found
 
@@ -59,7 +54,7 @@ def check_writable(path: Path) -> None:
     Raises:
         BenchError: nothing can be written beside ``path``.
     """
-    temporary = _temporary(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.touch()
         temporary.unlink()
@@ -69,22 +64,15 @@ def check_writable(path: Path) -> None:
         raise BenchError(f"{path} cannot be written: it is a folder")
 
 
-def _temporary(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}")
-
-
 def write(report: dict[str, Any], path: Path) -> None:
     """Replaces the file in one step: a reader, or an interruption, never meets half of it.
 
     Raises:
         BenchError: the file cannot be written.
     """
-    temporary = _temporary(path)
     try:
-        temporary.write_text(json.dumps(report, indent=1) + "\n")
-        temporary.replace(path)
+        replace(path, (json.dumps(report, indent=1) + "\n").encode("ascii"))
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise BenchError(f"{path} cannot be written: {error}") from error
 
 

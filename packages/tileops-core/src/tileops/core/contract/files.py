@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from tileops.core import files
 from tileops.core.errors import ContractError
 
 __all__ = ["replace", "require_writable"]
@@ -28,7 +29,7 @@ def require_writable(paths: Iterable[Path | None]) -> None:
         if not folder.is_dir():
             raise ContractError(f"{path} cannot be written: make the folder {folder} first")
         # A file is replaced, which its folder must allow; a pipe or a device is written to.
-        if not os.access(path if _is_special(path) else folder, os.W_OK):
+        if not os.access(path if files.is_special(path) else folder, os.W_OK):
             raise ContractError(f"{path} cannot be written: you may not write to {folder}")
         if real in seen:
             raise ContractError(f"{path} is named twice; give each report a file of its own")
@@ -36,27 +37,12 @@ def require_writable(paths: Iterable[Path | None]) -> None:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Replaces the file in one step, and leaves nothing where that fails.
-
-    Where ``path`` is a link, the file that it leads to; a pipe or a device is written to.
+    """As :func:`tileops.core.files.replace`.
 
     Raises:
         ContractError: the file cannot be written.
     """
-    temporary: Path | None = None
     try:
-        if _is_special(path):
-            path.write_bytes(data)
-            return
-        real = Path(os.path.realpath(path))
-        temporary = real.with_name(f".{real.name}.{os.getpid()}")
-        temporary.write_bytes(data)
-        temporary.replace(real)
+        files.replace(path, data)
     except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
         raise ContractError(f"{path} cannot be written: {error}") from error
-
-
-def _is_special(path: Path) -> bool:
-    return path.exists() and not path.is_file() and not path.is_dir()
