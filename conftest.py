@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Generator
@@ -12,18 +13,22 @@ OUTCOMES = pytest.StashKey[dict[str, set[str]]]()
 """What became of each test of this run, for the tests that look back over it."""
 
 
-STORE = pytest.StashKey["tempfile.TemporaryDirectory[str]"]()
+STORE = pytest.StashKey[contextlib.ExitStack]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[OUTCOMES] = {}
-    # Tests neither read nor fill the user's own store of built kernels.
-    config.stash[STORE] = tempfile.TemporaryDirectory(prefix="tileops-tests-")
-    os.environ["TILEOPS_CACHE_DIR"] = config.stash[STORE].name
+    # Tests neither read nor fill the user's own store of built kernels. Runs on a card may share
+    # one that they name, so that workers and later runs do not build each other's kernels again.
+    stack = config.stash[STORE] = contextlib.ExitStack()
+    store = os.environ.get("TILEOPS_TESTS_CACHE_DIR") or stack.enter_context(
+        tempfile.TemporaryDirectory(prefix="tileops-tests-")
+    )
+    os.environ["TILEOPS_CACHE_DIR"] = store
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    config.stash[STORE].cleanup()
+    config.stash[STORE].close()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
