@@ -18,6 +18,8 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -
     ``q`` is ``[B, S, H, D]``, ``k`` and ``v`` are ``[B, S, Hkv, D]``; key-value head i serves the
     i-th group of ``H / Hkv`` query heads. Returns ``[B, S, H * D]``.
     """
+    if q.numel() == 0:  # On a card PyTorch's attention gives no tensor at all then.
+        return q.flatten(-2)
     out = functional.scaled_dot_product_attention(
         q.transpose(1, 2),
         k.transpose(1, 2),
