@@ -1,4 +1,4 @@
-"""Refuses calls whose written tensors share memory.
+"""Refuses calls whose written tensors share memory, or may not be written.
 
 What such a call gives depends on the order in which a kernel happens to write; and a compiler may
 have cloned one of the tensors, so that it gives one thing eager and another compiled.
@@ -15,7 +15,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 
 from tileops.core.errors import ArgumentError
 
-__all__ = ["refuse_overlap"]
+__all__ = ["refuse_inference", "refuse_overlap"]
 
 
 def refuse_overlap(
@@ -46,6 +46,26 @@ def refuse_overlap(
                     f"{op}: {name} is written and shares memory with {other}; pass tensors that "
                     f"do not overlap, such as {other}.clone()"
                 )
+
+
+def refuse_inference(op: str, written: Sequence[str], tensors: Sequence[torch.Tensor]) -> None:
+    """Requires of written tensors that were made in inference mode that the call be in it too.
+
+    PyTorch's own operators ask this after they have written. A kernel would not ask at all, so
+    that one target wrote what another refuses.
+
+    Raises:
+        ArgumentError: one was, and the call is not.
+    """
+    if torch.is_inference_mode_enabled():
+        return
+    for name, tensor in zip(written, tensors, strict=True):
+        if tensor.is_inference():
+            raise ArgumentError(
+                f"{op}: {name} is written and was made in inference mode, so that it may be "
+                f"written there only; call the op under torch.inference_mode(), or pass "
+                f"{name}.clone()"
+            )
 
 
 def _overlaps_itself(tensor: torch.Tensor) -> bool:
