@@ -137,14 +137,22 @@ def test_inference_mode_gives_what_no_grad_gives(
 
 
 @pytest.mark.parametrize("target", ["building", "reference"])
-@pytest.mark.parametrize("strided", [False, True], ids=["contiguous", "strided"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.zeros(3, 8),
+        lambda: torch.zeros(8, 3).t(),
+        lambda: torch.zeros(3, 8, dtype=torch.complex64).conj().imag,
+    ],
+    ids=["contiguous", "strided", "negated"],
+)
 def test_what_was_made_in_inference_mode_is_written_there_only(
-    ops: ModuleType, target: str, strided: bool
+    ops: ModuleType, target: str, make: Any
 ) -> None:
     """PyTorch's error named no op, and came when the tensor was written; a kernel wrote it."""
     op = AccumulateFwdOp(target=target)
     with torch.inference_mode():
-        x = torch.zeros(8, 3).t() if strided else torch.zeros(3, 8)
+        x = make()
     by = torch.ones(8)
     for _ in range(2):
         with pytest.raises(ArgumentError) as error:
