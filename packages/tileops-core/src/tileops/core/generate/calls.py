@@ -225,7 +225,9 @@ def _put_plan(writer: Writer, index: int, branch: Branch) -> None:
             )
             absent = f"{other} is None or " if writer.optional(other, branch) else ""
             conditions.append(f"({absent}{apart})")
-        conditions.append(f"not ({name}.is_inference() and not _inference())")
+    if written:
+        made_there = " or ".join(f"{name}.is_inference()" for name in written)
+        conditions.append(f"(_inference() or not ({made_there}))")
     if conditions:
         with writer.block(f"if not ({' and '.join(conditions)}):"):
             writer.put("_plan = None")
