@@ -129,17 +129,19 @@ WRONG_CALLS: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "no channels": (
         GroupNormFwdOp(2),
         (torch.randn(4),),
-        "GroupNormFwdOp: x has shape [4], but the signature needs [N, C, *S] = [N, C, *S]",
+        "GroupNormFwdOp: x has shape [4], but the signature needs [N, C, *S]",
     ),
     "groups do not divide": (
         GroupNormFwdOp(4),
         (X,),
-        "GroupNormFwdOp: 6 channels do not split into 4 equal groups",
+        "GroupNormFwdOp: x has 6 channels, which do not split into num_groups = 4 equal groups; "
+        "choose a divisor of 6",
     ),
     "one value in a group": (
         GroupNormFwdOp(6),
         (torch.randn(1, 6),),
-        "GroupNormFwdOp: a group of one value in the whole batch has no variance",
+        "GroupNormFwdOp: x has one sample of 6 groups of one value each, and one value has no "
+        "variance; pass more values, or make the op with a smaller num_groups",
     ),
     "weight shape": (
         GroupNormFwdOp(2),
@@ -149,9 +151,10 @@ WRONG_CALLS: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "weight dtype": (
         GroupNormFwdOp(2),
         (X, SIX.half()),
-        "GroupNormFwdOp: the call has T = float32, W = float16, but the signature needs one of: "
+        "GroupNormFwdOp: the call has T = float32 (x), W = float16 (weight), but the signature "
+        "needs one of: "
         "T = float16, W = float16; T = float16, W = float32; T = bfloat16, W = bfloat16; "
-        "T = bfloat16, W = float32; T = float32, W = float32",
+        "T = bfloat16, W = float32; T = float32, W = float32; convert one of them",
     ),
     "bias dtype": (
         GroupNormFwdOp(2),
@@ -161,7 +164,8 @@ WRONG_CALLS: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "one running statistic": (
         InstanceNormFwdOp(),
         (X, SIX),
-        "InstanceNormFwdOp: running_mean and running_var are given both, or neither",
+        "InstanceNormFwdOp: one of running_mean and running_var is None, and the other is not; "
+        "pass both, or neither",
     ),
     "no running statistics": (
         InstanceNormFwdOp(use_input_stats=False),
@@ -172,12 +176,14 @@ WRONG_CALLS: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "one value in a channel": (
         InstanceNormFwdOp(),
         (torch.randn(3, 6),),
-        "InstanceNormFwdOp: one value a channel has no variance; the spatial axes are []",
+        "InstanceNormFwdOp: x has one value a channel, which has no variance; its spatial axes are "
+        "[]; pass more values, or make the op with use_input_stats=False",
     ),
     "one value in a channel of three axes": (
         InstanceNormFwdOp(),
         (torch.randn(3, 6, 1, 1),),
-        "InstanceNormFwdOp: one value a channel has no variance; the spatial axes are [1, 1]",
+        "InstanceNormFwdOp: x has one value a channel, which has no variance; its spatial axes are "
+        "[1, 1]; pass more values, or make the op with use_input_stats=False",
     ),
     "evaluation without statistics": (
         BatchNormFwdOp(),
@@ -188,7 +194,8 @@ WRONG_CALLS: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "one statistic in training": (
         BatchNormFwdOp(training=True),
         (X, None, SIX),
-        "BatchNormFwdOp: running_mean and running_var are given both, or neither",
+        "BatchNormFwdOp: one of running_mean and running_var is None, and the other is not; "
+        "pass both, or neither",
     ),
     "a counter of nothing": (
         BatchNormFwdOp(training=True),
@@ -200,13 +207,13 @@ WRONG_CALLS: dict[str, tuple[Any, tuple[Any, ...], str]] = {
         BatchNormFwdOp(training=True, momentum=None),
         (X, SIX, SIX.clone()),
         "BatchNormFwdOp: momentum=None averages over all batches, and needs num_batches_tracked to "
-        "count them",
+        "count them; pass it, or make the op with a momentum",
     ),
     "one value in training": (
         BatchNormFwdOp(training=True),
         (torch.randn(1, 6, 1),),
-        "BatchNormFwdOp: one value a channel has no variance in training; the batch is 1 and the "
-        "spatial axes are [1]",
+        "BatchNormFwdOp: x has one value a channel, which has no variance in training; its batch "
+        "is 1 and its spatial axes are [1]; pass more values, or make the op with training=False",
     ),
     "counter dtype": (
         BatchNormFwdOp(training=True),
@@ -216,14 +223,15 @@ WRONG_CALLS: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "counter shape": (
         BatchNormFwdOp(training=True),
         (X, SIX, SIX.clone(), None, None, torch.zeros(1, dtype=torch.int64)),
-        "BatchNormFwdOp: num_batches_tracked has shape [1], but the signature needs [] = []",
+        "BatchNormFwdOp: num_batches_tracked has shape [1], but the signature needs []",
     ),
     "half statistics of a float": (
         BatchNormFwdOp(training=True),
         (X, SIX.half(), SIX.half()),
-        "BatchNormFwdOp: the call has T = float32, R = float16, but the signature needs one of: "
+        "BatchNormFwdOp: the call has T = float32 (x), R = float16 (running_mean, running_var), "
+        "but the signature needs one of: "
         "T = float16, R = float16; T = float16, R = float32; T = bfloat16, R = bfloat16; "
-        "T = bfloat16, R = float32; T = float32, R = float32",
+        "T = bfloat16, R = float32; T = float32, R = float32; convert one of them",
     ),
 }
 

@@ -192,7 +192,7 @@ X = torch.randn(3, 64)
         ),
         (
             (X.half(), X.half(), torch.randn(64).bfloat16()),
-            "the call has T = float16, W = bfloat16",
+            "the call has T = float16 (x, residual), W = bfloat16 (weight)",
         ),
     ],
 )

@@ -266,7 +266,11 @@ X = torch.randn(3, 64)
             "weight has shape [63], but the signature needs [*normalized_shape] = [64]",
         ),
         ((X, None), "residual is None, but the signature needs a Tensor"),
-        ((X, X), "weight_offset is 1.0, and there is no weight to add it to"),
+        (
+            (X, X),
+            "weight_offset is 1.0, and there is no weight to add it to; pass a weight, or make the "
+            "op with weight_offset=0.0",
+        ),
     ],
 )
 def test_wrong_calls(arguments: Any, text: str) -> None:

@@ -183,9 +183,9 @@ X = torch.randn(3, 64)
         ),
         (
             (X, None, torch.randn(64).half()),
-            "the call has T = float32, W = float16, but the signature needs one of: "
+            "the call has T = float32 (x), W = float16 (bias), but the signature needs one of: "
             "T = float16, W = float16; T = float16, W = float32; T = bfloat16, W = bfloat16; "
-            "T = bfloat16, W = float32; T = float32, W = float32",
+            "T = bfloat16, W = float32; T = float32, W = float32; convert one of them",
         ),
     ],
 )

@@ -96,7 +96,8 @@ def test_a_weight_offset_needs_a_weight() -> None:
     with pytest.raises(ArgumentError) as error:
         op(torch.randn(2, 8))
     assert str(error.value) == (
-        "RMSNormFwdOp: weight_offset is 1.0, and there is no weight to add it to"
+        "RMSNormFwdOp: weight_offset is 1.0, and there is no weight to add it to; pass a "
+        "weight, or make the op with weight_offset=0.0"
     )
     assert torch.equal(RMSNormFwdOp(8, weight_offset=0)(X8), RMSNormFwdOp(8)(X8))
 
@@ -268,9 +269,9 @@ WRONG_CALLS = {
     ),
     "weight dtype": (
         (X, torch.randn(4096).half()),
-        "RMSNormFwdOp: the call has T = float32, W = float16, but the signature needs one of: "
-        "T = float16, W = float16; T = float16, W = float32; T = bfloat16, W = bfloat16; "
-        "T = bfloat16, W = float32; T = float32, W = float32",
+        "RMSNormFwdOp: the call has T = float32 (x), W = float16 (weight), but the signature needs "
+        "one of: T = float16, W = float16; T = float16, W = float32; T = bfloat16, W = bfloat16; "
+        "T = bfloat16, W = float32; T = float32, W = float32; convert one of them",
     ),
     "two devices": (
         (X, torch.randn(4096, device="meta")),

@@ -11,6 +11,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
+from tileops.core.errors import ArgumentError
+
 from .serving_ops import AccumulateFwdOp, AddFwdOp
 
 # -- DTensor ------------------------------------------------------------------------------------
@@ -132,6 +134,39 @@ def test_inference_mode_gives_what_no_grad_gives(
                     torch.testing.assert_close(y, wanted)
                     torch.testing.assert_close(x, kept if cls is AddFwdOp else wanted)
                     x.copy_(kept)
+
+
+@pytest.mark.parametrize("target", ["building", "reference"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.zeros(3, 8),
+        lambda: torch.zeros(8, 3).t(),
+        lambda: torch.zeros(3, 8, dtype=torch.complex64).conj().imag,
+    ],
+    ids=["contiguous", "strided", "negated"],
+)
+def test_what_was_made_in_inference_mode_is_written_there_only(
+    ops: ModuleType, target: str, make: Any
+) -> None:
+    """PyTorch's error named no op, and came when the tensor was written; a kernel wrote it."""
+    op = AccumulateFwdOp(target=target)
+    with torch.inference_mode():
+        x = make()
+    by = torch.ones(8)
+    for _ in range(2):
+        with pytest.raises(ArgumentError) as error:
+            op(x, by)
+        assert str(error.value) == (
+            "AccumulateFwdOp: x is written and was made in inference mode, so that it may be "
+            "written there only; call the op under torch.inference_mode(), or pass x.clone()"
+        )
+        assert not x.any()
+        # Warm from here on.
+        assert torch.equal(op(x.clone(), by), torch.ones(3, 8))
+    with torch.inference_mode():
+        assert torch.equal(op(x, by), torch.ones(3, 8))
+    assert x.all()
 
 
 @pytest.mark.parametrize("cls", [AddFwdOp, AccumulateFwdOp])

@@ -28,7 +28,7 @@ from tileops.core.generate import (
 from tileops.core.instances import exported, find, find_for_trace, known_class, live
 from tileops.core.lazy import resolving_kernel
 from tileops.core.locks import ForkSafeLock
-from tileops.core.overlap import refuse_overlap
+from tileops.core.overlap import refuse_inference, refuse_overlap
 from tileops.core.params import word
 from tileops.core.registration import TAGS, OperatorSpec, register, shortcut
 from tileops.core.serve import serve
@@ -159,7 +159,9 @@ def _namespace(entry: Entry) -> dict[str, Any]:
         "_call_composite": call_composite,
         "_no_branch": _no_branch,
         "_word": word,
+        "_refuse_inference": refuse_inference,
         "_refuse_overlap": refuse_overlap,
+        "_inference": torch.is_inference_mode_enabled,
         "_messages": tuple(rule.message for rule in signature.rules),
         "_combinations": tuple(
             {name: _dtype(dtype) for name, dtype in combination.items()}

@@ -79,10 +79,12 @@ def combine(
     op: str,
     found: Mapping[str, torch.dtype | None],
     combinations: Sequence[Mapping[str, torch.dtype]],
+    arguments: Sequence[tuple[str, str, torch.Tensor | None]],
 ) -> None:
     """Requires that the dtype variables together be one of the entry's combinations.
 
-    A variable that no argument bound matches anything.
+    A variable that no argument bound matches anything. ``arguments`` has the variable and the name
+    of each tensor whose dtype is one.
 
     Raises:
         ArgumentError: no combination holds the dtypes found.
@@ -97,9 +99,13 @@ def combine(
             for c in combinations
         )
     )
+    came = []
+    for name, dtype in bound.items():
+        holders = [each for held, each, tensor in arguments if held == name and tensor is not None]
+        came.append(f"{name} = {dtype_name(dtype)} ({', '.join(holders)})")
     raise ArgumentError(
-        f"{op}: the call has {', '.join(f'{n} = {dtype_name(d)}' for n, d in bound.items())}, "
-        f"but the signature needs one of: {listing}"
+        f"{op}: the call has {', '.join(came)}, but the signature needs one of: {listing}; "
+        f"convert one of them"
     )
 
 
@@ -198,10 +204,10 @@ def bad_rank(op: str, name: str, shape: Sequence[Any], spelling: str) -> Argumen
 def bad_shape(
     op: str, name: str, shape: Sequence[Any], spelling: str, wanted: Sequence[Any]
 ) -> ArgumentError:
-    return ArgumentError(
-        f"{op}: {name} has shape {_show(shape)}, but the signature needs {spelling} = "
-        f"{_show(wanted)}"
-    )
+    needs = _show(wanted)
+    if needs != spelling:
+        needs = f"{spelling} = {needs}"
+    return ArgumentError(f"{op}: {name} has shape {_show(shape)}, but the signature needs {needs}")
 
 
 def _show(value: Any) -> str:

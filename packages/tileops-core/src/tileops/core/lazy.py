@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from tileops.core.overlap import refuse_overlap
+from tileops.core.overlap import refuse_inference, refuse_overlap
 
 __all__ = ["LAZY_KEYS", "resolving_kernel"]
 
@@ -35,8 +35,9 @@ def resolving_kernel(
             for name, item in zip(names, arguments, strict=False)
             if isinstance(item, torch.Tensor)
         ]
-        # Here, because the copies that are made now overlap nothing.
+        # Here, because the copies that are made now overlap nothing, and are of the current mode.
         refuse_overlap(op, tuple(written.values()), tensors)
+        refuse_inference(op, tuple(written.values()), [arguments[n] for n in written])
         plain = [
             item.resolve_conj().resolve_neg() if isinstance(item, torch.Tensor) else item
             for item in arguments

@@ -1,4 +1,4 @@
-"""Refuses calls whose written tensors share memory.
+"""Refuses calls whose written tensors share memory, or may not be written.
 
 What such a call gives depends on the order in which a kernel happens to write; and a compiler may
 have cloned one of the tensors, so that it gives one thing eager and another compiled.
@@ -15,7 +15,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 
 from tileops.core.errors import ArgumentError
 
-__all__ = ["refuse_overlap"]
+__all__ = ["refuse_inference", "refuse_overlap"]
 
 
 def refuse_overlap(
@@ -46,6 +46,26 @@ def refuse_overlap(
                     f"{op}: {name} is written and shares memory with {other}; pass tensors that "
                     f"do not overlap, such as {other}.clone()"
                 )
+
+
+def refuse_inference(op: str, written: Sequence[str], tensors: Sequence[torch.Tensor]) -> None:
+    """Requires of written tensors that were made in inference mode that the call be in it too.
+
+    PyTorch's own operators ask this after they have written. A kernel would not ask at all, so
+    that one target wrote what another refuses.
+
+    Raises:
+        ArgumentError: one was, and the call is not.
+    """
+    if torch.is_inference_mode_enabled():
+        return
+    for name, tensor in zip(written, tensors, strict=True):
+        if tensor.is_inference():
+            raise ArgumentError(
+                f"{op}: {name} is written and was made in inference mode, so that it may be "
+                f"written there only; call the op under torch.inference_mode(), or pass "
+                f"{name}.clone()"
+            )
 
 
 def _overlaps_itself(tensor: torch.Tensor) -> bool:
@@ -81,7 +101,7 @@ def _apart(a: torch.Tensor, b: torch.Tensor) -> bool:
         distance = b.data_ptr() - a.data_ptr()
     else:
         return True
-    if any(_apart_modulo(a, b, distance, period) for period in set(_periods(a, b))):
+    if any(_apart_modulo(a, b, distance, period) for period in _periods(a, b)):
         return True
     before, after = _reach(a, None) <= distance, distance + _reach(b, None) <= 0
     if isinstance(before, bool) and isinstance(after, bool):
@@ -92,16 +112,24 @@ def _apart(a: torch.Tensor, b: torch.Tensor) -> bool:
     return bool(guard_or_true(before) or guard_or_true(after))
 
 
-def _apart_modulo(a: torch.Tensor, b: torch.Tensor, distance: Any, period: int) -> bool:
+def _apart_modulo(a: torch.Tensor, b: torch.Tensor, distance: Any, period: Any) -> bool:
     """Whether the two lie in different parts of a period of memory that both repeat with.
 
-    So it is for the columns of one matrix: a row's stride is the period.
+    So it is for the columns of one matrix: a row's stride is the period, also where a compiler has
+    a symbol for it.
     """
     first, second = _reach(a, period), _reach(b, period)
-    if not all(isinstance(value, int) for value in (first, second, distance)):
-        return False
-    start: int = distance % period
-    return bool(first <= start and start + second <= period)
+    start = distance % period
+    return _holds(first <= start) and _holds(start + second <= period)
+
+
+def _holds(condition: Any) -> bool:
+    """Whether ``condition`` is known to hold; what a compiler knows it by becomes a guard."""
+    if isinstance(condition, bool):
+        return condition
+    from torch.fx.experimental.symbolic_shapes import guard_or_false  # imports SymPy
+
+    return bool(guard_or_false(condition))
 
 
 def _has_memory(tensor: torch.Tensor) -> bool:
@@ -116,20 +144,28 @@ def _is_one(size: Any) -> bool:
     return isinstance(size, int) and size == 1
 
 
-def _periods(*tensors: torch.Tensor) -> Iterator[int]:
+def _periods(*tensors: torch.Tensor) -> Iterator[Any]:
+    found: set[int] = set()
     for tensor in tensors:
         for stride, size in zip(tensor.stride(), tensor.shape, strict=True):
-            if isinstance(stride, int) and stride > 0 and not _is_one(size):
-                yield stride * tensor.element_size()
+            if _is_one(size) or not _holds(stride > 0):
+                continue
+            period = stride * tensor.element_size()
+            # Symbols have no hash, and to compare two may be one more guard.
+            if not isinstance(period, int):
+                yield period
+            elif period not in found:
+                found.add(period)
+                yield period
 
 
-def _reach(tensor: torch.Tensor, period: int | None) -> Any:
+def _reach(tensor: torch.Tensor, period: Any) -> Any:
     """The bytes from the first element to behind the last, without axes that repeat a period."""
     width = tensor.element_size()
     reach: Any = width
     for stride, size in zip(tensor.stride(), tensor.shape, strict=True):
         step = stride * width
-        if period is None or not isinstance(step, int) or step % period:
+        if period is None or not _holds(step % period == 0):
             reach = reach + step * (size - 1)
     return reach
 

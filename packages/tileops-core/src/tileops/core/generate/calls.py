@@ -118,8 +118,11 @@ def _put_run(writer: Writer, index: int, branch: Branch) -> None:
             writer.put("_plan = None")
         with writer.block("if _plan is None:"):
             writer.put(f"_specs = {_infer(writer, branch)}")
-        # Where two tensors lie is no part of a plan.
+        # Where two tensors lie is no part of a plan, nor in which mode they were made.
         _put_overlap_check(writer, branch)
+        if written := branch.writes:
+            tensors = tuple_display(list(written))
+            writer.put(f"_refuse_inference(_OP, {tuple(written)!r}, {tensors})")
         with writer.block("if _plan is None:"):
             given = tuple_display(arguments)
             writer.put(f"return _serve(self, {index}, _specs, {given}, _plan_key)")
@@ -203,7 +206,10 @@ def _plain(writer: Writer, branch: Branch | None, found: bool) -> list[str]:
 
 
 def _put_plan(writer: Writer, index: int, branch: Branch) -> None:
-    """Puts the look-up of the plan of ``branch``, which is for tensors that do not overlap."""
+    """Puts the look-up of the plan of ``branch``.
+
+    It is for tensors that do not overlap, and that the current mode lets it write.
+    """
     writer.put(f"_plan = self._plans.get({_plan_key(writer, index, branch, 'True')})")
     if len(writer.entry.branches) > 1:
         writer.put(f"_branch = {index}")
@@ -219,6 +225,9 @@ def _put_plan(writer: Writer, index: int, branch: Branch) -> None:
             )
             absent = f"{other} is None or " if writer.optional(other, branch) else ""
             conditions.append(f"({absent}{apart})")
+    if written:
+        made_there = " or ".join(f"{name}.is_inference()" for name in written)
+        conditions.append(f"(_inference() or not ({made_there}))")
     if conditions:
         with writer.block(f"if not ({' and '.join(conditions)}):"):
             writer.put("_plan = None")

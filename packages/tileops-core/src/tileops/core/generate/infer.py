@@ -191,7 +191,14 @@ class _Inference:
         if self.signature.combinations:
             found = [name for name in self.signature.dtypes if f"t_{name}" in self.bound.seen]
             words = ", ".join(f"{name!r}: t_{name}" for name in found)
-            self.put(f"_combine(_OP, {{{words}}}, _combinations)")
+            arguments = tuple_display(
+                [
+                    f"({spec.dtype!r}, {spec.name!r}, {spec.name})"
+                    for spec in self.signature.inputs
+                    if spec.dtype in found
+                ]
+            )
+            self.put(f"_combine(_OP, {{{words}}}, _combinations, {arguments})")
 
     def _rules(self) -> None:
         rename = self.writer.rename
