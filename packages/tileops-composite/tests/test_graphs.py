@@ -141,7 +141,7 @@ def test_a_marked_size_takes_one_graph(name: str, dim: str) -> None:
 
 @each_case
 def test_sizes_that_are_all_dynamic_take_one_graph(name: str) -> None:
-    """With ``dynamic=True`` the counts of heads are symbols too, which attention's flags are not."""
+    """With ``dynamic=True`` head counts are symbols too, which no flag of attention may be."""
     case = CASES[SMALL[name]]
     op, recorder = case.make(), GraphRecorder("aot_eager")
     compiled = torch.compile(op, backend=recorder, fullgraph=True, dynamic=True)

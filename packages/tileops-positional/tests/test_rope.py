@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from rope_oracle import angles, assert_rotated, rotate
 from tileops.core.errors import ArgumentError, ParamError
 from tileops.core.testing import GraphRecorder
 from tileops.positional import (
+    FusedQKNormRoPEFwdOp,
     RoPECacheFwdOp,
     RoPEFwdOp,
     RoPELlama31FwdOp,
@@ -274,6 +276,45 @@ def test_params_are_checked(make: Any, text: str) -> None:
     with pytest.raises(ParamError) as error:
         make()
     assert str(error.value) == text
+
+
+INFINITE = float("inf")
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: RoPEYaRNFwdOp(4.0, 4096, beta_fast=INFINITE), "beta_fast=inf"),
+        (lambda: RoPEYaRNFwdOp(INFINITE, 4096), "factor=inf"),
+        (lambda: RoPEYaRNFwdOp(4.0, 4096, attention_factor=INFINITE), "attention_factor=inf"),
+        (
+            lambda: RoPEYaRNFwdOp(4.0, 4096, mscale=1.0, mscale_all_dim=-10 / math.log(4.0)),
+            "mscale_all_dim=-7.2",
+        ),
+        (lambda: RoPELongRoPEFwdOp([1.0], [1.0], 4096, INFINITE), "factor=inf"),
+        (lambda: RoPELongRoPEFwdOp([1e-320], [1.0], **LONG), "short_factor=(1e-320,)"),
+        (lambda: RoPEFwdOp(base=1e-300)(torch.zeros(5, 4, 256)), "base=1e-300"),
+        (lambda: RoPELlama31FwdOp(base=1e-300)(torch.zeros(5, 4, 256)), "base=1e-300"),
+        (
+            lambda: RoPEMultimodalFwdOp((64, 32, 32), 1e-300)(
+                torch.zeros(5, 4, 256), torch.zeros(3, 5, dtype=torch.int64)
+            ),
+            "base=1e-300",
+        ),
+        (
+            lambda: FusedQKNormRoPEFwdOp(1, 1, 1, 256, base=1e-300)(
+                torch.zeros(5, 768), torch.ones(256), torch.ones(256)
+            ),
+            "base=1e-300",
+        ),
+    ],
+)
+def test_params_that_give_no_finite_rotation_are_refused(make: Any, name: str) -> None:
+    with pytest.raises(ParamError) as error:
+        make()
+    assert re.match(r"(RoPE|FusedQKNormRoPE)\w*FwdOp\(", str(error.value))
+    assert name in str(error.value)
+    assert "is not a finite number; give params nearer to those of a model" in str(error.value)
 
 
 Q = torch.zeros(2, 5, 4, 8)
