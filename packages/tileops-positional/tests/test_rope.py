@@ -246,7 +246,7 @@ LONG = {"original_max_position_embeddings": 4096, "factor": 32.0}
         ),
         (
             lambda: RoPEYaRNFwdOp(4.0, 4096, mscale=1.0),
-            "RoPEYaRNFwdOp: mscale and mscale_all_dim are given both, or neither",
+            "RoPEYaRNFwdOp: mscale is 1.0 and mscale_all_dim is None; give both, or neither",
         ),
         (
             lambda: RoPEYaRNFwdOp(4.0, 4096, base=1.0),
@@ -254,7 +254,8 @@ LONG = {"original_max_position_embeddings": 4096, "factor": 32.0}
         ),
         (
             lambda: RoPELongRoPEFwdOp([1.0], [1.0, 2.0], **LONG),
-            "RoPELongRoPEFwdOp: short_factor and long_factor have as many numbers, one a pair",
+            "RoPELongRoPEFwdOp: short_factor is (1.0,) and long_factor is (1.0, 2.0); they have as "
+            "many numbers, one a pair",
         ),
         (
             lambda: RoPELongRoPEFwdOp([1.0, 1.0], [1.0, -2.0], **LONG),
@@ -330,7 +331,7 @@ IDS = torch.arange(5)
         ),
         (
             lambda: RoPEFwdOp()(Q[..., :7]),
-            "RoPEFwdOp: a head of 7 has no pairs to rotate; its size is even",
+            "RoPEFwdOp: q has heads of 7 elements, which are not pairs; give heads of an even size",
         ),
         (
             lambda: RoPEFwdOp()(Q, position_ids=IDS[:4]),
@@ -342,20 +343,23 @@ IDS = torch.arange(5)
         ),
         (
             lambda: RoPECacheFwdOp()(Q, IDS, torch.zeros(9, 5)),
-            "RoPECacheFwdOp: a row of the table has 5 numbers; it has as many cosines as sines",
+            "RoPECacheFwdOp: cos_sin_cache has rows of 5 numbers; give an even number, as many "
+            "cosines as sines",
         ),
         (
             lambda: RoPECacheFwdOp()(Q, IDS, torch.zeros(9, 10)),
-            "RoPECacheFwdOp: a row of the table rotates 10, more than the 8 of a head",
+            "RoPECacheFwdOp: cos_sin_cache has rows of 10 numbers, more than the 8 of a head; give "
+            "at most that many",
         ),
         (
             lambda: RoPEMultimodalFwdOp((4, 4, 4))(Q, torch.zeros(3, 2, 5, dtype=torch.int64)),
-            "RoPEMultimodalFwdOp: mrope_section [4, 4, 4] has more pairs than the 8 of a head",
+            "RoPEMultimodalFwdOp: mrope_section is [4, 4, 4]; twice its sum is at most the 8 of a "
+            "head",
         ),
         (
             lambda: RoPELongRoPEFwdOp([1.0] * 3, [1.0] * 3, **LONG)(Q),
-            "RoPELongRoPEFwdOp: short_factor is [1.0, 1.0, 1.0], which is not one number for each "
-            "pair of a head",
+            "RoPELongRoPEFwdOp: short_factor is [1.0, 1.0, 1.0]; with rotary_dim None and heads of "
+            "8 it has one number for each pair that is rotated",
         ),
     ],
 )
