@@ -75,8 +75,8 @@ ARGUMENTS: dict[str, tuple[str, dict[str, Any], str]] = {
     "norms of heads that are not normalized": (
         "PreNormAttentionFwdOp-float32-grouped",
         {"q_norm_weight": torch.randn(18)},
-        "PreNormAttentionFwdOp: q_norm_weight is given, and qk_norm is False; leave it out, or make "
-        "the op with qk_norm=True",
+        "PreNormAttentionFwdOp: q_norm_weight is given, and qk_norm is False; leave it out, or "
+        "make the op with qk_norm=True",
     ),
     "no norms of heads that are": (
         "TransformerBlockFwdOp-float32-qk-norm-positions",

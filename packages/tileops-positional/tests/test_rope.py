@@ -334,6 +334,10 @@ IDS = torch.arange(5)
             "RoPEFwdOp: q has heads of 7 elements, which are not pairs; give heads of an even size",
         ),
         (
+            lambda: RoPEFwdOp()(Q[0, 0]),
+            "RoPEFwdOp: q has shape [4, 8], but the signature needs [*B, S, H, D]",
+        ),
+        (
             lambda: RoPEFwdOp()(Q, position_ids=IDS[:4]),
             "RoPEFwdOp: position_ids has shape [4], but the signature needs [S] = [5]",
         ),

@@ -198,10 +198,10 @@ def bad_rank(op: str, name: str, shape: Sequence[Any], spelling: str) -> Argumen
 def bad_shape(
     op: str, name: str, shape: Sequence[Any], spelling: str, wanted: Sequence[Any]
 ) -> ArgumentError:
-    return ArgumentError(
-        f"{op}: {name} has shape {_show(shape)}, but the signature needs {spelling} = "
-        f"{_show(wanted)}"
-    )
+    sizes = _show(wanted)
+    # Of axes that no tensor has given a size yet, the names are all there is.
+    needs = spelling if sizes == spelling else f"{spelling} = {sizes}"
+    return ArgumentError(f"{op}: {name} has shape {_show(shape)}, but the signature needs {needs}")
 
 
 def _show(value: Any) -> str:
