@@ -173,7 +173,7 @@ WRONG = [
     (
         AdaLayerNormFwdOp,
         (X[0], ROW, ROW),
-        "x has shape [3, 64], but the signature needs [B, S, N] = [B, S, N]",
+        "x has shape [3, 64], but the signature needs [B, S, N]",
     ),
     (
         AdaLayerNormFwdOp,

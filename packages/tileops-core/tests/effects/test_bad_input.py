@@ -71,9 +71,9 @@ SHAPES: dict[str, tuple[str, Callable[[torch.Tensor], Any], str]] = {
     "x: an axis more": (
         "x",
         lambda t: t[None],
-        "x has shape [1, 3, 8], but the signature needs [M, N] = [M, N]",
+        "x has shape [1, 3, 8], but the signature needs [M, N]",
     ),
-    "x: 0-d": ("x", lambda t: t.sum(), "x has shape [], but the signature needs [M, N] = [M, N]"),
+    "x: 0-d": ("x", lambda t: t.sum(), "x has shape [], but the signature needs [M, N]"),
     "x: another width": (
         "x",
         lambda t: t[:, :5],
