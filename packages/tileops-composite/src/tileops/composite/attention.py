@@ -21,6 +21,8 @@ def attend(
     i-th group of ``H / Hkv`` query heads, and ``grouped`` says that a group has several. Returns
     ``[B, S, H * D]``.
     """
+    if q.numel() == 0:  # On a card PyTorch's attention gives no tensor at all then.
+        return q.flatten(-2)
     out = functional.scaled_dot_product_attention(
         q.transpose(1, 2),
         k.transpose(1, 2),

@@ -9,7 +9,6 @@ upper half of the product is the angle to 2**-32 of a turn.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 
@@ -18,6 +17,8 @@ import torch
 from tileops.core.errors import CaptureError
 
 __all__ = ["device_turns", "turns"]
+
+_TABLES: dict[tuple[tuple[int, ...], torch.device], torch.Tensor] = {}
 
 
 def turns(frequencies: Sequence[float]) -> list[int]:
@@ -35,11 +36,9 @@ def device_turns(words: tuple[int, ...], device: torch.device) -> torch.Tensor:
     Raises:
         CaptureError: it is not there yet, and a CUDA graph is being captured.
     """
-    return _device_turns(words, device)
-
-
-@functools.cache
-def _device_turns(words: tuple[int, ...], device: torch.device) -> torch.Tensor:
+    found = _TABLES.get((words, device))
+    if found is not None:
+        return found
     if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
         raise CaptureError(
             f"frequencies are copied to {device} at their first use, which cannot be done while a "
@@ -47,4 +46,8 @@ def _device_turns(words: tuple[int, ...], device: torch.device) -> torch.Tensor:
         )
     # An inference tensor, made in a call under inference_mode, would serve all later calls too.
     with torch.inference_mode(False):
-        return torch.tensor(words, dtype=torch.int64, device=device)
+        table = torch.tensor(words, dtype=torch.int64, device=device)
+    # Nor may one that a mode made, such as a fake one, serve calls outside of the mode.
+    if type(table) is torch.Tensor:
+        return _TABLES.setdefault((words, device), table)
+    return table

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from tileops.positional.angles import turns
+from tileops.positional.angles import device_turns, turns
 from tileops.positional.rope.frequencies import Rotation
 
 __all__ = ["angles_of", "cached_angles", "place_of", "rotated", "turned"]
@@ -24,11 +24,13 @@ def angles_of(rotation: Rotation, position: torch.Tensor) -> tuple[torch.Tensor,
 
     Where the rotation has rows, the first axis of ``position`` is gone.
     """
-    step = torch.tensor(turns(rotation.frequencies), device=position.device)
+    # Tables that stay: a copy from the host could not be captured in a CUDA graph.
+    step = device_turns(tuple(turns(rotation.frequencies)), position.device)
     if rotation.rows is None:
         by_pair = position[..., None]
     else:
-        by_pair = position[list(rotation.rows)].movedim(0, -1)
+        rows = device_turns(rotation.rows, position.device)
+        by_pair = position.index_select(0, rows).movedim(0, -1)
     # Wraps modulo a turn: see tileops.positional.angles. Half a turn is 2**31.
     angle = ((by_pair * step) >> 32).double() * (math.pi * 2.0**-31)
     return (angle.cos() * rotation.scale).float(), (angle.sin() * rotation.scale).float()
