@@ -140,6 +140,23 @@ def test_a_marked_size_takes_one_graph(name: str, dim: str) -> None:
 
 
 @each_case
+def test_sizes_that_are_all_dynamic_take_one_graph(name: str) -> None:
+    """With ``dynamic=True`` head counts are symbols too, which no flag of attention may be."""
+    case = CASES[SMALL[name]]
+    op, recorder = case.make(), GraphRecorder("aot_eager")
+    compiled = torch.compile(op, backend=recorder, fullgraph=True, dynamic=True)
+    for size in (19, 2, 8):  # the first is no other size, which one symbol would stand for
+        arguments = drawn(case)
+        for key in ("x", "residual", "c", "position_ids"):
+            if key in arguments and (key != "position_ids" or arguments[key].dim() == 2):
+                index = torch.arange(size) % arguments[key].shape[0]
+                arguments[key] = arguments[key].index_select(0, index)
+        found = results(compiled(**arguments))
+        torch.testing.assert_close(found, results(op(**arguments)), rtol=2e-2, atol=2e-2)
+    assert len(recorder.graphs) == 1
+
+
+@each_case
 def test_copies_and_pickles_share_the_sub_ops(name: str) -> None:
     case, arguments = CASES[SMALL[name]], drawn(CASES[SMALL[name]])
     own, shared = case.make(target="reference"), case.op.shared(**case.params, target="reference")

@@ -19,7 +19,8 @@ from tileops.core.errors import ArgumentError, ParamError, TargetError
 PARAMS = {
     "no heads that share": (
         lambda: PreNormAttentionFwdOp(64, 6, 4, 16),
-        "PreNormAttentionFwdOp: 6 query heads do not share 4 key-value heads equally",
+        "PreNormAttentionFwdOp: num_heads is 6 and num_kv_heads is 4; both are above 0, and the "
+        "first is a multiple of the second",
     ),
     "an odd head": (
         lambda: TransformerBlockFwdOp(64, 4, 4, 15),
@@ -36,7 +37,8 @@ PARAMS = {
     ),
     "heads that do not split": (
         lambda: AdaLNZeroBlockFwdOp(64, 5),
-        "AdaLNZeroBlockFwdOp: hidden_size is 64, which does not split into 5 heads",
+        "AdaLNZeroBlockFwdOp: hidden_size is 64 and num_heads is 5; the first is a multiple of the "
+        "second",
     ),
     "a negative eps": (
         lambda: AdaLNZeroBlockFwdOp(64, 4, -1.0),
@@ -73,7 +75,8 @@ ARGUMENTS: dict[str, tuple[str, dict[str, Any], str]] = {
     "norms of heads that are not normalized": (
         "PreNormAttentionFwdOp-float32-grouped",
         {"q_norm_weight": torch.randn(18)},
-        "PreNormAttentionFwdOp: q_norm_weight is for qk_norm=True",
+        "PreNormAttentionFwdOp: q_norm_weight is given, and qk_norm is False; leave it out, or "
+        "make the op with qk_norm=True",
     ),
     "no norms of heads that are": (
         "TransformerBlockFwdOp-float32-qk-norm-positions",

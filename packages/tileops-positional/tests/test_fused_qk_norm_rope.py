@@ -123,7 +123,8 @@ def test_a_position_out_of_the_cache_is_nan_or_is_refused() -> None:
     [
         (
             lambda: FusedQKNormRoPEFwdOp(4, 0, 2, 8),
-            "FusedQKNormRoPEFwdOp: the heads are 4, 0 and 2; there are queries and keys",
+            "FusedQKNormRoPEFwdOp: num_heads_q is 4, num_heads_k is 0 and num_heads_v is 2; the "
+            "first two are at least 1, the last at least 0",
         ),
         (
             lambda: FusedQKNormRoPEFwdOp(4, 2, 2, 7),
@@ -152,7 +153,8 @@ def test_arguments_are_checked() -> None:
     with pytest.raises(ArgumentError) as error:
         op(torch.zeros(5, 64), weight, weight, None, torch.zeros(5, 8))
     assert str(error.value) == (
-        "FusedQKNormRoPEFwdOp: a row of the table rotates 8, and rotary_dim is 4"
+        "FusedQKNormRoPEFwdOp: cos_sin_cache has rows of 8 numbers, and rotary_dim is 4; give rows "
+        "of that many, or leave rotary_dim None"
     )
 
 

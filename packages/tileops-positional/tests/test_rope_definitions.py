@@ -106,6 +106,20 @@ YARN = [
             "mscale_all_dim": 1.3,
         },
     ),
+    # A zero is as good as none.
+    *(
+        (
+            64,
+            {
+                "rope_theta": 1e4,
+                "factor": 40.0,
+                "original_max_position_embeddings": 4096,
+                "mscale": mscale,
+                "mscale_all_dim": all_dim,
+            },
+        )
+        for mscale, all_dim in ((0.7, 0.0), (0.0, 0.7))
+    ),
     (
         80,
         {

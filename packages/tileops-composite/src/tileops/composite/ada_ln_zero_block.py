@@ -82,7 +82,8 @@ class AdaLNZeroBlockFwdOp(Op):
         shift1, scale1, gate1, shift2, scale2, gate2 = modulation.chunk(6, -1)
         qkv = functional.linear(self.norm(x, scale1, shift1), qkv_weight, qkv_bias)
         q, k, v = qkv.unflatten(-1, (3, self.num_heads, -1)).unbind(-3)
-        attended = functional.linear(attend(q, k, v, causal=False), o_weight, o_bias)
+        attended = attend(q, k, v, causal=False, grouped=False)
+        attended = functional.linear(attended, o_weight, o_bias)
         hidden, residual = self.gated_norm(attended, x, gate1, scale2, shift2)
         hidden = functional.gelu(
             functional.linear(hidden, fc1_weight, fc1_bias), approximate="tanh"

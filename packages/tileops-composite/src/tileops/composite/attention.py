@@ -12,11 +12,14 @@ from torch.nn import functional
 __all__ = ["attend"]
 
 
-def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> torch.Tensor:
+def attend(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool, grouped: bool
+) -> torch.Tensor:
     """``softmax(q k / sqrt(D)) v`` for each head, where ``causal`` over tokens that do not follow.
 
     ``q`` is ``[B, S, H, D]``, ``k`` and ``v`` are ``[B, S, Hkv, D]``; key-value head i serves the
-    i-th group of ``H / Hkv`` query heads. Returns ``[B, S, H * D]``.
+    i-th group of ``H / Hkv`` query heads, and ``grouped`` says that a group has several. Returns
+    ``[B, S, H * D]``.
     """
     if q.numel() == 0:  # On a card PyTorch's attention gives no tensor at all then.
         return q.flatten(-2)
@@ -25,6 +28,6 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -
         k.transpose(1, 2),
         v.transpose(1, 2),
         is_causal=causal,
-        enable_gqa=q.shape[-2] != k.shape[-2],
+        enable_gqa=grouped,
     )
     return out.transpose(1, 2).flatten(-2)

@@ -80,6 +80,8 @@ class PreNormAttentionFwdOp(Op):
         self.eps = eps
         self.base = base
         super().__init__(target=target)
+        # A bool that no trace makes a symbol of, as it does of head counts with dynamic=True.
+        self._grouped = self.num_heads != self.num_kv_heads
         self.norm = self.sub_op(FusedAddRMSNormFwdOp, self.hidden_size, self.eps)
         self.rope: Op
         if self.qk_norm:
@@ -119,4 +121,5 @@ class PreNormAttentionFwdOp(Op):
             qk = functional.linear(hidden, qkv_weight[:rows]).unflatten(-1, by_head)
             v = functional.linear(hidden, qkv_weight[rows:]).unflatten(-1, by_head)
             q, k = self.rope(qk, None, position_ids).split(counts, -2)
-        return functional.linear(attend(q, k, v, causal=True), o_weight), residual_out
+        attended = attend(q, k, v, causal=True, grouped=self._grouped)
+        return functional.linear(attended, o_weight), residual_out

@@ -204,9 +204,9 @@ def bad_rank(op: str, name: str, shape: Sequence[Any], spelling: str) -> Argumen
 def bad_shape(
     op: str, name: str, shape: Sequence[Any], spelling: str, wanted: Sequence[Any]
 ) -> ArgumentError:
-    needs = _show(wanted)
-    if needs != spelling:
-        needs = f"{spelling} = {needs}"
+    sizes = _show(wanted)
+    # Of axes that no tensor has given a size yet, the names are all there is.
+    needs = spelling if sizes == spelling else f"{spelling} = {sizes}"
     return ArgumentError(f"{op}: {name} has shape {_show(shape)}, but the signature needs {needs}")
 
 

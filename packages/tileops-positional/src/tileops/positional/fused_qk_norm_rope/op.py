@@ -15,7 +15,7 @@ from tileops.positional.fused_qk_norm_rope.kernels import (
     FusedQKNormRoPEKernel,
 )
 from tileops.positional.rope.cache import require_positions
-from tileops.positional.rope.frequencies import default_rotation
+from tileops.positional.rope.frequencies import Rotation, default_rotation, finite_rotation
 
 __all__ = ["FusedQKNormRoPEFwdOp"]
 
@@ -116,7 +116,7 @@ class FusedQKNormRoPEFwdOp(Op):
         position_ids = None if position_ids is None else position_ids.contiguous()
         if cos_sin_cache is None:
             rotary_dim = self.head_dim if self.rotary_dim is None else self.rotary_dim
-            rotation = default_rotation(rotary_dim, self.base)
+            rotation = finite_rotation(self, self.rotation, rotary_dim)
         else:
             cos_sin_cache, rotation = cos_sin_cache.contiguous(), None
             rows, rotary_dim = cos_sin_cache.shape
@@ -142,3 +142,7 @@ class FusedQKNormRoPEFwdOp(Op):
         kernel = self.kernel_for("fused_qk_norm_rope", call)
         out: torch.Tensor = kernel(qkv, q_weight, k_weight, position_ids, cos_sin_cache)
         return out
+
+    def rotation(self, rotary_dim: int) -> Rotation:
+        """The frequencies of the pairs of ``rotary_dim`` elements."""
+        return default_rotation(rotary_dim, self.base)

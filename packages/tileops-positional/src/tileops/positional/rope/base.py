@@ -9,7 +9,7 @@ import torch
 
 from tileops.core import Kernel, KernelInterface, Op
 from tileops.positional.alignment import alignment_of
-from tileops.positional.rope.frequencies import Rotation
+from tileops.positional.rope.frequencies import Rotation, finite_rotation
 from tileops.positional.rope.kernels import (
     RoPECacheInterface,
     RoPECacheQueryInterface,
@@ -86,5 +86,5 @@ class ScaledRotaryOp(RotaryOp, abstract=True):
         position_ids: torch.Tensor | None = None,
     ) -> Any:
         rotary_dim = q.shape[-1] if self.rotary_dim is None else self.rotary_dim
-        rotation = self.rotation(rotary_dim)
+        rotation = finite_rotation(self, self.rotation, rotary_dim)
         return self._rotate(q, k, position_ids, rotary_dim, rotation=rotation)

@@ -10,8 +10,22 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 
-__all__ = ["Rotation", "default_rotation", "llama31_rotation", "longrope_rotation", "yarn_rotation"]
+from tileops.core import Op
+from tileops.core.errors import ParamError
+
+__all__ = [
+    "Rotation",
+    "default_rotation",
+    "finite_rotation",
+    "llama31_rotation",
+    "longrope_rotation",
+    "yarn_rotation",
+]
+
+# A frequency is a float64 in 2**-64 of a turn too, which is where kernels begin.
+_GREATEST = 2.0**900
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,11 +36,19 @@ class Rotation:
         frequencies: radians a position, one for each pair.
         scale: what cosines and sines are multiplied by.
         rows: which row of the position ids each pair goes by, or None where there is one row.
+
+    Raises:
+        OverflowError: one of the numbers is not finite, or close to it.
     """
 
     frequencies: tuple[float, ...]
     scale: float = 1.0
     rows: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        # Not so of a NaN.
+        if not all(abs(number) < _GREATEST for number in (*self.frequencies, self.scale)):
+            raise OverflowError("a frequency, or the factor of cosines and sines, is not finite")
 
     def __hash__(self) -> int:
         # Of a hundred numbers, at each look-up of a kernel.
@@ -35,6 +57,21 @@ class Rotation:
     @functools.cached_property
     def _hash(self) -> int:
         return hash((self.frequencies, self.scale, self.rows))
+
+
+def finite_rotation(op: Op, rotation: Callable[[int], Rotation], rotary_dim: int) -> Rotation:
+    """``rotation(rotary_dim)``, asked for by ``op``.
+
+    Raises:
+        ParamError: the op's params are each what its entry needs, but together give no numbers.
+    """
+    try:
+        return rotation(rotary_dim)
+    except (ArithmeticError, ValueError) as error:
+        raise ParamError(
+            f"{op!r}: a frequency of its {rotary_dim // 2} pairs, or the factor of cosines and "
+            f"sines, is not a finite number; give params nearer to those of a model"
+        ) from error
 
 
 def _inverse_powers(rotary_dim: int, base: float) -> list[float]:
@@ -105,7 +142,8 @@ def yarn_rotation(
         slowed = min(max((i - low) / width, 0.0), 1.0)
         return frequency * (1 - slowed) + frequency / factor * slowed
 
-    if attention_factor is None and mscale is not None and mscale_all_dim is not None:
+    # A zero is as good as none, as in the public definitions.
+    if attention_factor is None and mscale and mscale_all_dim:
         attention_factor = _yarn_scale(factor, mscale) / _yarn_scale(factor, mscale_all_dim)
     elif attention_factor is None:
         attention_factor = _yarn_scale(factor, 1.0)

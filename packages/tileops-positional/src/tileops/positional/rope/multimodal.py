@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from tileops.positional.rope.base import RotaryOp
-from tileops.positional.rope.frequencies import Rotation, default_rotation
+from tileops.positional.rope.frequencies import Rotation, default_rotation, finite_rotation
 
 __all__ = ["RoPEMultimodalFwdOp"]
 
@@ -67,7 +67,8 @@ class RoPEMultimodalFwdOp(RotaryOp):
         self, q: torch.Tensor, position_ids: torch.Tensor, k: torch.Tensor | None = None
     ) -> Any:
         rotary_dim = 2 * sum(self.mrope_section)
-        return self._rotate(q, k, position_ids, rotary_dim, rotation=self.rotation())
+        rotation = finite_rotation(self, lambda _: self.rotation(), rotary_dim)
+        return self._rotate(q, k, position_ids, rotary_dim, rotation=rotation)
 
     def rotation(self) -> Rotation:
         """The frequencies of the pairs, and the position that each goes by."""

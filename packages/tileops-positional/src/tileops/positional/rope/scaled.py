@@ -8,6 +8,7 @@ from tileops.core.errors import ParamError
 from tileops.positional.rope.base import ScaledRotaryOp
 from tileops.positional.rope.frequencies import (
     Rotation,
+    finite_rotation,
     llama31_rotation,
     longrope_rotation,
     yarn_rotation,
@@ -94,8 +95,8 @@ class RoPEYaRNFwdOp(ScaledRotaryOp):
         beta_fast: turns over the original positions from which a frequency is kept.
         beta_slow: turns up to which a frequency is divided by ``factor``.
         attention_factor: what cosines and sines are multiplied by; None is ``0.1 ln(factor) + 1``,
-            or where ``mscale`` and ``mscale_all_dim`` are given ``(0.1 mscale ln(factor) + 1) /
-            (0.1 mscale_all_dim ln(factor) + 1)``.
+            or where ``mscale`` and ``mscale_all_dim`` are given and not 0 ``(0.1 mscale ln(factor)
+            + 1) / (0.1 mscale_all_dim ln(factor) + 1)``.
         mscale: see above.
         mscale_all_dim: see above.
         truncate: whether the ends of the ramp are rounded outwards to whole pairs.
@@ -149,6 +150,8 @@ class RoPEYaRNFwdOp(ScaledRotaryOp):
         self.interleaved = interleaved
         self.inplace = inplace
         super().__init__(target=target)
+        # What is wrong for one pair is wrong for any number.
+        finite_rotation(self, self.rotation, 2)
 
     def rotation(self, rotary_dim: int) -> Rotation:
         return yarn_rotation(
@@ -232,6 +235,7 @@ class RoPELongRoPEFwdOp(ScaledRotaryOp):
                 raise ParamError(
                     f"RoPELongRoPEFwdOp: {name} is {getattr(self, name)}; each number is above 0"
                 )
+        finite_rotation(self, self.rotation, 2 * len(self.short_factor))
 
     def rotation(self, rotary_dim: int) -> Rotation:
         return longrope_rotation(
