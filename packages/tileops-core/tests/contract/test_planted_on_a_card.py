@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from tileops.core.contract.check import BROKEN, HELD, observe
+from tileops.core.contract.check import BROKEN, HELD, NOT_APPLICABLE, observe
 from tileops.core.contract.checks.cuda_graph import cuda_graph
 from tileops.core.contract.checks.reduce_overhead import reduce_overhead
 from tileops.core.contract.subject import Subject
@@ -40,6 +40,11 @@ FAULTS = {
 }
 
 
+def looks(self: Any, x: torch.Tensor) -> torch.Tensor:
+    self.check_values(x.isfinite().all(), lambda: "x must be finite")
+    return x.contiguous() * 2
+
+
 def subject_of(one: Any) -> Subject:
     return Subject(one, torch.device("cuda:0"), target="reference", seed=1)
 
@@ -50,6 +55,15 @@ def test_a_capture_that_fails_or_lies_is_caught(name: str) -> None:
     finding = observe(cuda_graph, subject_of(case(cls)))
     assert finding.outcome == BROKEN
     assert finding.detail.startswith(text)
+
+
+def test_an_op_that_looks_at_values_refuses_a_capture_and_says_so() -> None:
+    finding = observe(cuda_graph, subject_of(case(twice_op("PlantedLooksFwdOp", forward=looks))))
+    assert finding.outcome == NOT_APPLICABLE
+    assert finding.detail == (
+        "PlantedLooksFwdOp: the op checks its tensors' values at each call, and none can be read "
+        "while a CUDA graph is captured; build an op without the check"
+    )
 
 
 def test_an_inductor_that_does_not_replay_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

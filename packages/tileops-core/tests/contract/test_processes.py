@@ -61,12 +61,13 @@ def checks(report: dict[str, Any], op: str) -> dict[str, tuple[str, str]]:
     return {one["check"]: (one["outcome"], one["detail"]) for row in rows for one in row["checks"]}
 
 
-def test_an_op_with_a_boundary_and_no_case_is_caught(report: dict[str, Any]) -> None:
+def test_an_op_without_a_case_is_caught(report: dict[str, Any]) -> None:
     assert checks(report, "PlantedNoCaseFwdOp") == {
         "has-case": (
             "broken",
-            "PlantedNoCaseFwdOp has a compile boundary and no compile case; register one in the "
-            "module that its family's entry point of tileops.contracts names",
+            "PlantedNoCaseFwdOp has no compile case; register one in the module that its family's "
+            "entry point of tileops.contracts names, and install the family again where that "
+            "point is new",
         )
     }
 
@@ -154,7 +155,7 @@ def test_the_report_says_where_and_with_what(report: dict[str, Any]) -> None:
 def test_the_run_says_what_is_broken_and_fails(ran: tuple[int, str, str]) -> None:
     code, out, err = ran
     assert code == 1
-    assert "BROKEN  PlantedNoCaseFwdOp: has-case: PlantedNoCaseFwdOp has a compile" in out
+    assert "BROKEN  PlantedNoCaseFwdOp: has-case: PlantedNoCaseFwdOp has no compile" in out
     assert "BROKEN  PlantedLostFwdOp-float32 on cpu by reference: export: in the second" in out
     assert "CANNOT BE LOADED  tileops.contracts elsewhere = no_such_module" in out
     assert "not applicable  cuda-graph: needs a CUDA device, and the call is on cpu (11)" in out
@@ -167,7 +168,7 @@ def test_the_same_as_junit(site: Path, report: dict[str, Any]) -> None:
     failed = {
         case.get("name"): case[0].get("message") for case in root.iter("testcase") if len(case)
     }
-    assert (failed["PlantedNoCaseFwdOp: has-case"] or "").startswith("PlantedNoCaseFwdOp has a")
+    assert (failed["PlantedNoCaseFwdOp: has-case"] or "").startswith("PlantedNoCaseFwdOp has no")
     skipped = failed["PlantedGoodFwdOp-float32 on cpu by reference: cuda-graph"]
     assert skipped == "needs a CUDA device, and the call is on cpu"
     count = len(report["ops"]) + sum(len(row["checks"]) or 1 for row in report["subjects"])

@@ -60,6 +60,13 @@ class CaptureError(TileOpsError, RuntimeError):
     """A call under CUDA-graph capture would have had to build something."""
 
 
+class ValuesReadError(CaptureError):
+    """A call that checks its tensors' values was made under CUDA-graph capture, which reads none.
+
+    Being warm does not mend it: the op has to be built without the check.
+    """
+
+
 class GradientError(TileOpsError, RuntimeError):
     """A gradient was asked of an op that serves inference only."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from tileops.core.dtypes import dtype_name
-from tileops.core.errors import ArgumentError, CaptureError, TileOpsError
+from tileops.core.errors import ArgumentError, CaptureError, TileOpsError, ValuesReadError
 from tileops.core.plans import Launch, Plan, replay
 from tileops.core.results import enforce
 from tileops.core.targets import Target, kernel_of, resolve
@@ -170,14 +170,14 @@ def check_values(op: Op, holds: torch.Tensor, message: Callable[[], str]) -> Non
 
     Raises:
         ArgumentError: it is not.
-        CaptureError: a CUDA graph is being captured, in which nothing can be read.
+        ValuesReadError: a CUDA graph is being captured, in which nothing can be read.
     """
     context = current(op)
     context.reads_values = True
     if holds.device.type == "meta":
         return  # planning: see tileops.core.planning
     if holds.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-        raise CaptureError(
+        raise ValuesReadError(
             f"{type(op).__name__}: the op checks its tensors' values at each call, and none can be "
             f"read while a CUDA graph is captured; build an op without the check"
         )

@@ -108,8 +108,8 @@ def require_equal(subject: Subject, ran: Ran, other: Ran, whose: str) -> None:
     written = subject.effects.written
     mine = {**{name: ran.given[name] for name in written}, **ran.results}
     theirs = {**{name: other.given[name] for name in written}, **other.results}
-    # What plain PyTorch in a composite returns, inductor lays out: a matmul of an odd width is
-    # padded on a card, and its rows stay apart.
+    # What plain PyTorch in a composite returns, inductor lays out: on a card it may pad a matmul of
+    # an odd width, by a measurement of its own, and the rows of the result stay apart.
     require_alike(mine, theirs, whose, strides_count=not entry.composition)
     for name, right in theirs.items():
         tolerance = None

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import torch
 
-from tileops.core.contract.check import check
+from tileops.core.contract.check import NotApplicable, check
 from tileops.core.contract.judge import require_equal
 from tileops.core.contract.replay import new_values, refilled
 from tileops.core.contract.subject import Subject
 from tileops.core.contract.traced import needs_cuda
-from tileops.core.errors import ContractError
+from tileops.core.errors import ContractError, ValuesReadError
 
 __all__ = ["cuda_graph"]
 
 
 @check("cuda-graph")
 def cuda_graph(subject: Subject) -> str:
-    """Once warm, a call can be captured in a CUDA graph, and replays on new values."""
+    """Once warm, a call can be captured in a CUDA graph, and replays on new values.
+
+    Raises:
+        NotApplicable: the op checks its tensors' values, and refused to be captured.
+    """
     needs_cuda(subject)
     op, arguments = subject.make(), subject.inputs()
     with torch.cuda.device(subject.device), torch.no_grad():
@@ -27,8 +31,11 @@ def cuda_graph(subject: Subject) -> str:
         torch.cuda.current_stream().wait_stream(stream)
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            results = op(**arguments)
+        try:
+            with torch.cuda.graph(graph):
+                results = op(**arguments)
+        except ValuesReadError as error:
+            raise NotApplicable(str(error)) from error
         for draw in (1, 2):
             values = new_values(subject, draw)
             refilled(arguments, values)

@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from tileops.core.contract.check import check
+from tileops.core.contract.check import NotApplicable, check
 from tileops.core.contract.judge import require_equal
 from tileops.core.contract.replay import new_values, refilled
 from tileops.core.contract.subject import Ran, Subject, cold
 from tileops.core.contract.traced import needs_cuda, needs_traced
-from tileops.core.errors import ContractError
+from tileops.core.errors import ContractError, ValuesReadError
 
 __all__ = ["reduce_overhead"]
 
@@ -27,6 +27,9 @@ def reduce_overhead(subject: Subject) -> str:
 
     Written inputs are at static addresses, as caches and residual buffers are: inductor leaves
     CUDA graphs out where it would have to copy them back.
+
+    Raises:
+        NotApplicable: the op checks its tensors' values, and refused to be captured.
     """
     needs_cuda(subject)
     needs_traced(subject)
@@ -41,7 +44,10 @@ def reduce_overhead(subject: Subject) -> str:
             refilled(arguments, values)
             torch.compiler.cudagraph_mark_step_begin()
             with _counted() as count:
-                ran = _cloned(subject.call(function, arguments))
+                try:
+                    ran = _cloned(subject.call(function, arguments))
+                except ValuesReadError as error:
+                    raise NotApplicable(str(error)) from error
             replays.append(count[0])
             eager = subject.call(subject.make(), values)
             try:
