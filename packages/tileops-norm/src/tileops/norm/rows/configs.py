@@ -159,10 +159,13 @@ class WideConfig:
         return max(-(-rest // self.unroll), 0) * self.unroll
 
     def shared_bytes(self, dtype: str) -> int:
-        """Shared memory that a block needs, with what its row's warps find."""
+        """Shared memory that a block needs, with what its row's warps find.
+
+        1 KiB is that of a quantized row that is read again: the rest starts at a multiple of it.
+        """
         warps = self.threads // 32 * self.cluster
         held = self.in_shared * self.threads * self.vector * ITEMSIZE[dtype]
-        return held + 5 * 4 * warps + 16
+        return held + 5 * 4 * warps + 16 + 1024
 
 
 Config = RowConfig | WideConfig
