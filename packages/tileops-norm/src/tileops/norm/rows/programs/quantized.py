@@ -62,7 +62,7 @@ def quantized(
 
     @T.macro
     def measure(s, held, k, column_at, slot, at, i):
-        """Add up the squares of held[k], access i; values[slot] = its products; and their largest."""
+        """Add up the squares of held[k], access i; values[slot] = products, largest = theirs."""
         part = T.alloc_local((1,), "float32")
         part[0] = 0.0
         for v in T.unroll(vector):

@@ -93,7 +93,7 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
 
     @T.macro
     def reciprocal_rms(total, largest, box, at, eps):
-        """Where quantized, largest[0] = the largest over the row's threads, by the same exchange."""
+        """Where quantized, largest[0] = the largest over the row's threads too."""
         row = at.thread // lanes
         over_lanes(total, min(lanes, 32))
         if op.quantized:
