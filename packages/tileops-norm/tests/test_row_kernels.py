@@ -232,8 +232,8 @@ def test_many_rows_have_a_layout_of_their_own(op: Any, n: int) -> None:
         verify(op, placing, call, count)
 
 
-#: Of a quantized row's elements, beside rows of NaN and infinity. Squares and products with a weight
-#: of 1e25 leave float32's range at both ends.
+#: Of a quantized row's elements, by eps, beside rows of NaN and infinity: squares leave float32's
+#: range at one end, products with weights of 1e25 and 1e-30 at both.
 SIZES = {EPS: (1.0, 0.0, 1e15, 1e-18, 1e-30, 1e-39, 1.0), 0.0: (1.0, 0.0, 1e15, 1e-15, 1.0)}
 
 
@@ -276,8 +276,9 @@ def test_quantized_rows_of_any_magnitude(
             for rows_of in ("x", "residual"):
                 if rows_of in given:
                     given[rows_of].copy_(given[rows_of].double() * size)
-            given["weight"] *= every
-            given["weight"][::3] *= third / every
+            factor = torch.full((n,), every, device="cuda", dtype=torch.float64)
+            factor[::3] = third
+            given["weight"].copy_(given["weight"].double() * factor)
             poisoned = torch.zeros(count, dtype=torch.bool, device="cuda")
             poisoned[[2, count - 2]] = True
             given["x"][2, n // 2] = math.nan
