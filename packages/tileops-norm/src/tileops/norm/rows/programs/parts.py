@@ -53,8 +53,8 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
     def state(count: int, held: int, at: Place) -> Any:
         """What a thread keeps of its row.
 
-        ``count``: accesses of a column, and of the residual, at a time. ``held``: accesses of the
-        result that are kept, of a quantized op.
+        ``count``: accesses of a column, and of the residual, at a time. ``held``: accesses whose
+        products with the weight are kept, of a quantized op.
         """
         return SimpleNamespace(
             a=at.a,
