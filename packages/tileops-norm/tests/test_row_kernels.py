@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from typing import Any
@@ -36,6 +37,7 @@ OPS = (
     *(AdaLayerNormFwdOp, AdaLayerNormZeroFwdOp, RMSNormPerTokenQuantFwdOp),
     FusedAddRMSNormPerTokenQuantFwdOp,
 )
+QUANTIZED = (RMSNormPerTokenQuantFwdOp, FusedAddRMSNormPerTokenQuantFwdOp)
 #: What a row starts at, and where one ends: single elements, phases of all kinds, clusters.
 WIDTHS = [1, 3, 127, 513, 1000, 4096, 4097, 8190, 16384, 32767, 65536, 100003, 262144]
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
@@ -162,7 +164,7 @@ def check_quantized(out: dict[str, Any], expected: Bounded, bound: float | None)
     scale = covered.clamp(min=1 / 512) / 448
     assert bool(((out["scale"].double() - scale).abs() <= slack / 448 + scale * 2.0**-22).all())
     quotient = (value / scale).clamp(-448, 448)
-    moved = off / scale + quotient.abs() * (slack / covered + 2.0**-22)
+    moved = off / scale + quotient.abs() * (slack / 448 / scale + 2.0**-22)
     # e4m3 has 3 bits of fraction: half a step is at most 2**-4 of the value, or half of 2**-9.
     allowed = (quotient.abs() + moved) / 16 + 2.0**-10 + moved
     assert bool(((out["y"].float().double() - quotient).abs() <= allowed).all())
@@ -218,7 +220,7 @@ def test_every_way_to_hold_a_row_is_right_where_another_is_selected(
 
 
 @pytest.mark.parametrize("n", [5001, 8192, 30000])
-@pytest.mark.parametrize("op", [RMSNormFwdOp, LayerNormFwdOp, AdaLayerNormFwdOp])
+@pytest.mark.parametrize("op", [RMSNormFwdOp, LayerNormFwdOp, AdaLayerNormFwdOp, *QUANTIZED])
 def test_many_rows_have_a_layout_of_their_own(op: Any, n: int) -> None:
     """The same program, on both sides of the number of rows from which the other layout serves."""
     call = a_call(op, n, torch.bfloat16, 0)
@@ -228,6 +230,70 @@ def test_many_rows_have_a_layout_of_their_own(op: Any, n: int) -> None:
     rows = choices.choose(placing, known, n, "bfloat16", True, arch).many_rows
     for count in (rows - 1, rows) if rows else (1000,):
         verify(op, placing, call, count)
+
+
+#: Of a quantized row's elements, by eps, beside rows of NaN and infinity: squares leave float32's
+#: range at one end, products with weights of 1e25 and 1e-30 at both.
+SIZES = {EPS: (1.0, 0.0, 1e15, 1e-18, 1e-30, 1e-39, 1.0), 0.0: (1.0, 0.0, 1e15, 1e-15, 1.0)}
+
+
+@pytest.mark.parametrize("op", QUANTIZED, ids=lambda op: op.__name__)
+@pytest.mark.parametrize(
+    ("placing", "n", "dtype", "kind", "many"),
+    [
+        # In one warp, in one block, in one block each, in one of many rows, and in narrow accesses.
+        ("registers", 100, torch.bfloat16, 0, False),
+        ("registers", 1000, torch.bfloat16, 1, False),
+        ("registers", 4096, torch.bfloat16, 1, False),
+        ("registers", 4096, torch.bfloat16, 0, True),
+        ("registers", 5000, torch.bfloat16, 1, True),
+        ("registers", 4096, torch.float32, 1, True),
+        ("registers", 4097, torch.bfloat16, 1, False),
+        ("registers", 8190, torch.float32, 0, False),
+        ("registers", 10002, torch.bfloat16, 3, False),
+        # Held on chip, by one block and by a cluster, and not held.
+        ("on_chip", 65536, torch.bfloat16, 1, False),
+        ("on_chip", 262144, torch.bfloat16, 0, False),
+        ("streaming", 40001, torch.bfloat16, 1, False),
+    ],
+)
+def test_quantized_rows_of_any_magnitude(
+    op: Any, placing: choices.Placing, n: int, dtype: torch.dtype, kind: int, many: bool
+) -> None:
+    """Weights so large or so small that a product with a row leaves float32's range, although the
+    norm does not: such rows are as exact as their neighbours."""
+    name = str(dtype).removeprefix("torch.")
+    for eps, sizes in SIZES.items():
+        call = dataclasses.replace(a_call(op, n, dtype, kind, kind != 3), eps=eps)
+        arch = tilelang_backend.device_arch()
+        rows = choices.choose(placing, row_op(op), n, name, call.aligned, arch).many_rows
+        assert rows or not many
+        count = max(rows if many else 0, 2 * len(sizes) + 4)
+        size = torch.tensor([1.0, *sizes, 1.0], device="cuda", dtype=torch.float64)
+        size = size.repeat(count // len(size) + 1)[:count, None]
+        for every, third in ((1.0, 1.0), (1e25, 1e25), (1e-30, 1e-30), (1e-30, 1e25)):
+            given = given_to(op, call, count, 1, 0.0)
+            for rows_of in ("x", "residual"):
+                if rows_of in given:
+                    given[rows_of].copy_(given[rows_of].double() * size)
+            factor = torch.full((n,), every, device="cuda", dtype=torch.float64)
+            factor[::3] = third
+            given["weight"].copy_(given["weight"].double() * factor)
+            poisoned = torch.zeros(count, dtype=torch.bool, device="cuda")
+            poisoned[[2, count - 2]] = True
+            given["x"][2, n // 2] = math.nan
+            given["x"][count - 2, n - 1] = math.inf
+            if eps == 0.0:
+                poisoned |= size[:, 0] == 0.0
+            out = run(op, placing, call, given)
+            v = out.get("residual_out", given["x"])
+            if row_op(op).added:
+                assert torch.equal(v[~poisoned], (given["x"] + given["residual"])[~poisoned])
+            expected = rms_norm(v[~poisoned], 1, eps, given["weight"], call.weight_offset)
+            found = {name: out[name][~poisoned] for name in ("y", "scale")}
+            check_quantized(found, expected, call.scale_ub)
+            assert bool(out["scale"][poisoned].isnan().all())
+            assert bool(out["y"][poisoned].float().isnan().all())
 
 
 @pytest.mark.parametrize("n", [4096, 4097, 131072])

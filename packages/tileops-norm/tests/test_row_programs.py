@@ -173,7 +173,7 @@ def chosen(op: Any, n: int, dtype: str, arch: str, **more: Any) -> Build:
         (
             ops.FUSED_ADD_RMS_NORM_PER_TOKEN_QUANT,
             Build(16384, "bfloat16", RowConfig(128, 1, 8, False, cluster=4), weight="bfloat16"),
-            ("rows::send", "rows::to_float8<8>", "rows::cluster_wait"),
+            ("rows::send", "rows::to_float8<8>", "rows::largest_of_row<128, 1, 4>"),
         ),
         (
             ops.ADA_LAYER_NORM_ZERO,
@@ -197,6 +197,23 @@ def test_a_program_of_two_layouts_holds_both() -> None:
     assert build.many is not None
     source = built(ops.RMS_NORM, build, "sm_90a").source
     assert source.count("__launch_bounds__") == 2
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("config", "exchange"),
+    [
+        (RowConfig(256, 1, 8, True), "largest_of_row<256, 1, 1>"),
+        (WideConfig(256, 8, 0, 0, 2, blocks_per_sm=8), "largest_of_row<256, 1, 1>"),
+    ],
+)
+def test_a_quantized_row_has_one_exchange(config: Any, exchange: str) -> None:
+    """Of the sum and of the largest at once; rows that are read again have one of their own."""
+    op, build = ops.RMS_NORM_PER_TOKEN_QUANT, Build(4096, "bfloat16", config, weight="bfloat16")
+    source = built(op, build, "sm_90a").source
+    kernel = source[source.rindex("__launch_bounds__") :]
+    assert kernel.count("__syncthreads()") == 1
+    assert kernel.count(f"rows::{exchange}") == 1
 
 
 @needs_nvcc

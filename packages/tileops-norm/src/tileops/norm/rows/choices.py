@@ -78,7 +78,9 @@ def choose(
     many = _many(op, n, dtype, aligned, arch)
     if many is None or many == few:
         return Choice(few)
-    moved = (4 if op.added else 2) * n * ITEMSIZE[dtype]
+    shaped = 3 if op.added else 1
+    written = "float8_e4m3fn" if op.quantized else dtype
+    moved = n * (shaped * ITEMSIZE[dtype] + ITEMSIZE[written])
     return Choice(few, many, -(-_MANY_BYTES // moved))
 
 
@@ -111,22 +113,28 @@ def _registers(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> Confi
     #   (56.7): 448 of 2 56.9, 224 of 4 58.5
     # layer_norm 2048x4096 fp16 (9.8): 128 of 4 11.9, 256 of 2 13.1; 8192x1600 of float32 (26.1):
     #   128 of 4 27.5, 224 of 2 33.8; ada_layer_norm 8192x2432 (20.2): 64 of 5 29.0, 160 of 2 32.2
-    several = 4 if op.statistics == "layer" or (op.added and chunks <= 512) else 2
+    several = 2
+    if op.statistics == "layer" or (op.added and not op.quantized and chunks <= 512):
+        several = 4
     # RMSNorm 2048x4096 (9.8): 10.4 with no_l1, 10.8 with const; hot (6.4) 6.8 and 6.6
     # RMSNorm 2048x8192 (17.1): 512 threads of 2 18.5, 256 of 4 18.8
-    # quantized 32768x8192 (188.6): 256 of 4 275.8, 512 of 2 344.5, 128 of 8 314.5
-    most = 256 if op.quantized or vector * ITEMSIZE[dtype] < ACCESS_BYTES else 512
+    most = 256 if vector * ITEMSIZE[dtype] < ACCESS_BYTES else 512
     # One warp more, where a phased row touches one access more than it would.
     accesses = max(-(-chunks // (most + 32)), several)
     if chunks <= 128:
         accesses = 2
     lanes = _whole_warps(-(-chunks // accesses))
+    # A quantized row's products are kept in float32: 64 registers a thread are enough, but the
+    # compiler takes up to 96. Where some threads' last access is outside the row, they are not:
+    # 15001 of a sum spilled 96 bytes with a weight of float32.
+    crowded = op.quantized and accesses > 2 and n == lanes * accesses * vector
     return RowConfig(
         lanes,
         max(128 // lanes, 1),
         vector,
         early=accesses <= 2,
         phased=phased,
+        blocks_per_sm=max(1024 // lanes, 1) if crowded else 1,
         load="no_l1",
     )
 
@@ -149,12 +157,24 @@ def _many(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> WideConfig
     """
     vector, phased = layout(n, dtype, aligned)
     size = n * ITEMSIZE[dtype]
-    if arch not in _CLUSTERS or phased or op.quantized:
+    if arch not in _CLUSTERS or phased:
         return None
-    if vector * ITEMSIZE[dtype] < ACCESS_BYTES or not 6 * 1024 <= size <= 64 * 1024:
+    # Of a quantized row each thread has two accesses at most: more take more registers than leave
+    # room for 1024 threads twice.
+    widest = 32 * 1024 if op.quantized else 64 * 1024
+    if vector * ITEMSIZE[dtype] < ACCESS_BYTES or not 6 * 1024 <= size <= widest:
         return None
     chunks = n // vector
-    if op.added:
+    if op.quantized:
+        # Where some threads' last access is outside the row, registers for 2048 threads have not
+        # been enough with a weight of float32: 7000 spilled 16 bytes, 9000 of a sum 72. Blocks of
+        # which but one fits wait at their barriers.
+        accesses, unroll, room = 2, 2, 2048
+        if chunks % 64:
+            room = 1280 if op.added else 1536
+        if _whole_warps(-(-chunks // accesses)) > room // 2:
+            return None
+    elif op.added:
         # fused_add_rms_norm 32768x4096 (252.7): 256 threads of 2, 6 blocks 251.7, 8 blocks 252.5,
         #   128 threads 254.2; registers 258.3. ada_layer_norm_zero 27280x3072 (158.5): 192 threads
         #   of 2, 8 blocks 158.9, 10 blocks 163.7; registers 162.3

@@ -61,8 +61,8 @@ class RowConfig:
         threads_per_row: a power of two up to 32, or a multiple of 32.
         rows_per_block: rows that share a block; 1 in a cluster.
         vector: elements of one access.
-        early: whether the weight and its like are read before the reduction, at the price of
-            registers.
+        early: whether the weight and its like are read before the reduction, and kept, at the price
+            of registers. A quantized row's weight always is read there, and again where not kept.
         cluster: blocks that share a row.
         phased: whether accesses are wide although rows do not all start where they may.
         packed: whether the row is converted to float32 in each pass anew, which takes half the
@@ -159,10 +159,13 @@ class WideConfig:
         return max(-(-rest // self.unroll), 0) * self.unroll
 
     def shared_bytes(self, dtype: str) -> int:
-        """Shared memory that a block needs, with what its row's warps find."""
+        """Shared memory that a block needs, with what its row's warps find.
+
+        1 KiB is that of a quantized row that is read again: the rest starts at a multiple of it.
+        """
         warps = self.threads // 32 * self.cluster
         held = self.in_shared * self.threads * self.vector * ITEMSIZE[dtype]
-        return held + 5 * 4 * warps + 16
+        return held + 5 * 4 * warps + 16 + 1024
 
 
 Config = RowConfig | WideConfig

@@ -4,7 +4,7 @@ What an op computes stands at ``RowOp``. M is known at the launch, n when the pr
 Sums, statistics and products are float32. NaN and infinities spread as they do in PyTorch's own
 operators; a quantized row that has a NaN after the product with the weight has the scale NaN, and
 NaN in all of its elements. Quantized values are products with the scale's reciprocal, which are off
-the quotients by a rounding of float32.
+the quotients by a few roundings of float32: see ``quantized``.
 
 Launched with what ``parameters`` names: addresses and sizes as int64, numbers as float32. See
 ``tileops.core.tilelang_backend`` for that convention. An output may be written over an input of

@@ -107,7 +107,15 @@ template <int kBytes, int kHint> __device__ __forceinline__ void put(int64_t to,
     }
   } else if constexpr (kBytes == 8) {
     const uint2 v = *reinterpret_cast<const uint2 *>(from);
-    asm volatile("st.global.v2.u32 [%0], {%1, %2};" : : "l"(to), "r"(v.x), "r"(v.y) : "memory");
+    if constexpr (kHint == kNone) {
+      asm volatile("st.global.v2.u32 [%0], {%1, %2};" : : "l"(to), "r"(v.x), "r"(v.y) : "memory");
+    } else if constexpr (kHint == kStreaming) {
+      asm volatile("st.global.cs.v2.u32 [%0], {%1, %2};"
+                   : : "l"(to), "r"(v.x), "r"(v.y) : "memory");
+    } else {
+      asm volatile("st.global.L2::cache_hint.v2.u32 [%0], {%1, %2}, %3;"
+                   : : "l"(to), "r"(v.x), "r"(v.y), "l"(policy<kHint>()) : "memory");
+    }
   } else if constexpr (kBytes == 4) {
     const uint32_t v = *reinterpret_cast<const uint32_t *>(from);
     asm volatile("st.global.u32 [%0], %1;" : : "l"(to), "r"(v) : "memory");
@@ -204,11 +212,44 @@ template <int kBytes> __device__ __forceinline__ void keep_packed(void *register
   for (int i = 0; i < kBytes / 4; ++i) reinterpret_cast<uint32_t *>(registers)[i] ^= nothing;
 }
 
+// kCount numbers of bfloat16 as floats, by one instruction each: the compiler takes three for two.
+template <int kCount> __device__ __forceinline__ void widen(float *to, const void *from) {
+#pragma unroll
+  for (int i = 0; i < kCount / 2; ++i) {
+    const uint32_t pair = reinterpret_cast<const uint32_t *>(from)[i];
+    to[2 * i] = __uint_as_float(pair << 16);
+    to[2 * i + 1] = __uint_as_float(pair & 0xffff0000u);
+  }
+}
+
 // NaN stays NaN, and so it does in float8: what is past 448 becomes 448.
 __device__ __forceinline__ float larger(float a, float b) {
   float c;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
   return c;
+}
+
+// The largest over each kLanes threads of a warp, of numbers without a sign: those are in order as
+// integers too, where NaN is the largest.
+template <int kLanes> __device__ __forceinline__ float largest_of_lanes(float value) {
+  uint32_t bits = __float_as_uint(value);
+  if constexpr (kLanes == 32) {
+    bits = __reduce_max_sync(0xffffffffu, bits);
+  } else {
+#pragma unroll
+    for (int k = 1; k < kLanes; k *= 2) {
+      const uint32_t other = __shfl_xor_sync(0xffffffffu, bits, k);
+      bits = bits < other ? other : bits;
+    }
+  }
+  return __uint_as_float(bits);
+}
+
+// Whether a row's largest is infinite or NaN; rows that share a warp have one answer.
+template <int kLanes> __device__ __forceinline__ bool is_beyond(float largest) {
+  const bool beyond = !(largest <= 3.402823466e38f);
+  if constexpr (kLanes < 32) return __any_sync(0xffffffffu, beyond);
+  return beyond;
 }
 
 template <int kCount>
@@ -276,6 +317,33 @@ __device__ __forceinline__ void cluster_wait() {
 }
 
 #endif
+
+// The largest over a row's threads: kLanes of each of kCluster blocks, which kRows rows share. Only
+// those of the row need to come here. Its memory is its own, so that TileLang, which cannot know
+// that they all come, plans no barrier for it.
+template <int kLanes, int kRows, int kCluster>
+__device__ __forceinline__ float largest_of_row(float value, int thread, int rank) {
+  constexpr int kWarps = kLanes / 32;
+  value = largest_of_lanes<(kLanes < 32 ? kLanes : 32)>(value);
+  if constexpr (kWarps * kCluster > 1) {
+    __shared__ float found[kRows * kWarps * kCluster];
+    float *row = found + thread / kLanes * kWarps;
+    if constexpr (kCluster > 1) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+      if (thread % 32 < kCluster) send(row + rank * kWarps + thread / 32, thread % 32, value);
+      cluster_arrive();
+      cluster_wait();
+#endif
+    } else {
+      if (thread % 32 == 0) row[thread % kLanes / 32] = value;
+      // Each row has a barrier, since others may not come; 0 is that of the block.
+      const int barrier = kRows > 1 ? 1 + thread / kLanes : 0;
+      asm volatile("bar.sync %0, %1;" : : "r"(barrier), "n"(kLanes) : "memory");
+    }
+    for (int k = 0; k < kWarps * kCluster; ++k) value = larger(value, row[k]);
+  }
+  return value;
+}
 
 }  // namespace rows
 #endif

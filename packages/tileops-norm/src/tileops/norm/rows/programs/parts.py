@@ -6,6 +6,7 @@ from typing import Any
 from tileops.norm.rows.configs import Build, Config
 from tileops.norm.rows.ops import RowOp
 from tileops.norm.rows.programs.moves import Line, Place, moves
+from tileops.norm.rows.programs.quantized import quantized
 from tileops.norm.rows.programs.statistics import statistics
 
 __all__ = ["parts"]
@@ -52,8 +53,8 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
     def state(count: int, held: int, at: Place) -> Any:
         """What a thread keeps of its row.
 
-        ``count``: accesses of a column, and of the residual, at a time. ``held``: accesses of the
-        result that are kept, of a quantized op.
+        ``count``: accesses of a column, and of the residual, at a time. ``held``: accesses whose
+        products with the weight are kept, of a quantized op.
         """
         return SimpleNamespace(
             a=at.a,
@@ -67,9 +68,9 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
             factor=T.alloc_local((1,), "float32"),
             distance=T.alloc_local((1,), "float32"),
             cells=T.alloc_local((1,), "float32"),
+            # The largest magnitude, then what the result is multiplied by.
             largest=T.alloc_local((1,), "float32"),
             box=T.alloc_shared((stats.kinds, config.rows, stats.parts), "float32"),
-            largest_box=T.alloc_shared((1, config.rows, stats.parts), "float32"),
         )
 
     @T.macro
@@ -114,7 +115,7 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
             s.cells[0] = stats.elements(at, 0, config.accesses(n))
             stats.join(s.mean, s.distance, s.factor, s.cells, s.low, s.box, at, at.a.eps)
         else:
-            stats.reciprocal_rms(s.factor, s.box, at, at.a.eps)
+            stats.reciprocal_rms(s.factor, s.largest, s.box, at, at.a.eps)
 
     @T.macro
     def normalize(s, held, k, column_at, slot):
@@ -142,39 +143,11 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
                     values[slot, v] = values[slot, v] + operand
 
     @T.macro
-    def find_largest(s, slot, at, i):
-        """largest = that of it and of the magnitudes of values[slot], of access i."""
-        for v in T.unroll(config.vector):
-            if move.whole(i):
-                s.largest[0] = T.call_extern(
-                    "float32", "rows::larger", s.largest[0], T.abs(s.values[slot, v])
-                )
-            else:
-                if move.has(at, i, v):
-                    s.largest[0] = T.call_extern(
-                        "float32", "rows::larger", s.largest[0], T.abs(s.values[slot, v])
-                    )
-
-    @T.macro
-    def choose_scale(s, at):
-        """Write the row's scale; largest = what the result is multiplied by.
-
-        The product with the reciprocal is off a quotient by a rounding of float32.
-        """
-        stats.over_row_largest(s.largest, s.largest_box, at)
-        # Comparisons that a NaN fails, so that it stays.
-        if build.bounded:
-            s.largest[0] = T.if_then_else(s.largest[0] > at.a.bound, at.a.bound, s.largest[0])
-        s.largest[0] = T.if_then_else(s.largest[0] < 1.0 / 512, 1.0 / 512, s.largest[0]) / 448.0
-        if at.lane == 0 and at.rank == 0 and at.row < at.m:
-            T.call_extern(
-                "handle", "rows::put<4, 0>", at.a.row_scale + at.row * 4, T.address_of(s.largest[0])
-            )
-        s.largest[0] = 1.0 / s.largest[0]
-
-    @T.macro
     def write(s, held, count, at, i, column_at):
-        """``count`` accesses of the result, from access i on, with columns from column_at on."""
+        """``count`` accesses of the result, from access i on, with columns from column_at on.
+
+        Not of a quantized one, which has its own.
+        """
         for k in move.counted(count):
             normalize(s, held, k, column_at + k, 0)
             move.write_rows(s.values, 0, s.largest, at, i + k)
@@ -189,7 +162,6 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
         add=add,
         end=end,
         normalize=normalize,
-        find_largest=find_largest,
-        choose_scale=choose_scale,
+        quantized=quantized(op, build, config, move, stats, normalize),
         write=write,
     )

@@ -17,8 +17,27 @@ def rows_in_registers(op: RowOp, build: Build, config: RowConfig) -> Any:
     part = parts(op, build, config)
     move = part.move
     count = config.accesses(build.n)
-    # A quantized result is computed once where a thread can keep it in float32.
+    # Of a quantized row the products with the weight are kept instead of both, where a thread has
+    # room for them in float32.
     kept = count if op.quantized and count * config.vector <= 32 else 0
+    early = config.early or kept > 0
+
+    @T.macro
+    def measure(s, held, at):
+        for k in move.counted(count):
+            if not early:
+                move.read_columns(s.columns, 1, at, k)
+            part.quantized.measure(s, held, k, k if early else 0, k if kept else 0, at, k)
+
+    @T.macro
+    def write_quantized(s, held, at):
+        for k in move.counted(count):
+            if kept:
+                move.write_rows(s.values, k, s.largest, at, k)
+            else:
+                if not early:
+                    move.read_columns(s.columns, 1, at, k)
+                part.quantized.write(s, held, k, k if early else 0, at, k)
 
     @T.macro
     def body(a):
@@ -40,34 +59,34 @@ def rows_in_registers(op: RowOp, build: Build, config: RowConfig) -> Any:
             move.read_rows(held, s.other, count, at, 0)
             part.begin(s, at)
             move.read_columns(s.gates, count, at, 0)
-            if config.early:
+            if early:
                 move.read_columns(s.columns, count, at, 0)
             move.add_rows(held, s.other, s.gates, count, at, 0)
             part.begin_mean(s, held, count, at, 0)
             if part.layer and config.packed:
                 move.keep_packed(held, count, build.dtype, s.mean)
-            part.add(s, held, count, at, 0)
+            if op.quantized:
+                measure(s, held, at)
+            else:
+                part.add(s, held, count, at, 0)
             if config.cluster > 1:
                 T.call_extern("handle", "rows::cluster_wait")
             part.end(s, at)
-            if config.packed:
+            if config.packed and not kept:
                 move.keep_packed(held, count, build.dtype, s.factor)
-            if config.early and config.packed:
-                for column in s.columns:
-                    move.keep_packed(column.buffer, count, column.line.kind, s.factor)
-            if not config.early:
-                move.read_columns(s.columns, count, at, 0)
+                if early:
+                    for column in s.columns:
+                        move.keep_packed(column.buffer, count, column.line.kind, s.factor)
             if op.quantized:
-                for k in move.counted(count):
-                    part.normalize(s, held, k, k, k if kept else 0)
-                    part.find_largest(s, k if kept else 0, at, k)
-                part.choose_scale(s, at)
-            if kept:
-                for k in move.counted(count):
-                    move.write_rows(s.values, k, s.largest, at, k)
+                part.quantized.find_greatest(s)
+                if part.quantized.is_beyond(s):
+                    part.quantized.compute_exactly(s, held, at)
+                else:
+                    part.quantized.choose_factor(s, at)
+                    write_quantized(s, held, at)
             else:
-                if op.quantized:
-                    move.keep_packed(held, count, build.dtype, s.largest)
+                if not early:
+                    move.read_columns(s.columns, count, at, 0)
                 part.write(s, held, count, at, 0, 0)
 
     return body

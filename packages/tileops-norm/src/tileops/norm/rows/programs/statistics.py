@@ -33,7 +33,7 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
     # Lanes that add up what the warps found, each that of one warp or of every 32nd.
     width = min(1 << (parts - 1).bit_length(), 32)
     corrected = dtype == "float32" or not isinstance(config, RowConfig)
-    kinds = 1 if op.statistics == "rms" else 2 + corrected + (not moves.even)
+    kinds = 1 + op.quantized if op.statistics == "rms" else 2 + corrected + (not moves.even)
     full = config.accesses(n) * min(lanes, 32) * vector
 
     @T.macro
@@ -87,19 +87,36 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
             total[0] += part[0]
 
     @T.macro
-    def reciprocal_rms(total, box, at, eps):
+    def larger(value, other):
+        """value[0] = the larger of both; NaN where one is."""
+        value[0] = T.call_extern("float32", "rows::larger", value[0], other)
+
+    @T.macro
+    def reciprocal_rms(total, largest, box, at, eps):
+        """Where quantized, largest[0] = the largest over the row's threads too."""
+        row = at.thread // lanes
         over_lanes(total, min(lanes, 32))
+        if op.quantized:
+            largest[0] = T.call_extern(
+                "float32", f"rows::largest_of_lanes<{min(lanes, 32)}>", largest[0]
+            )
         if parts > 1:
-            share(box, (total,), at)
+            share(box, (total, largest) if op.quantized else (total,), at)
             total[0] = 0.0
             if parts <= 8:
                 for k in T.unroll(parts):
-                    total[0] += box[0, at.thread // lanes, k]
+                    total[0] += box[0, row, k]
+                    if op.quantized:
+                        larger(largest, box[1, row, k])
             else:
                 for turn in turns:
                     if there(at, turn):
-                        total[0] += box[0, at.thread // lanes, of_lane(at, turn)]
+                        total[0] += box[0, row, of_lane(at, turn)]
+                        if op.quantized:
+                            larger(largest, box[1, row, of_lane(at, turn)])
                 over_lanes(total, width)
+                if op.quantized:
+                    largest[0] = T.call_extern("float32", "rows::largest_of_lanes<32>", largest[0])
         total[0] = T.rsqrt(total[0] / n + eps)
 
     # Layer normalization: what every element is shifted by, and then multiplied by.
@@ -199,38 +216,16 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
             square[0] = T.if_then_else(square[0] < 0.0, 0.0, square[0])
         square[0] = T.rsqrt(square[0] / n + eps)
 
-    @T.macro
-    def over_row_largest(value, box, at):
-        """value[0] = the largest over all threads of the row; NaN where there is one."""
-        for k in T.unroll(min(lanes, 32).bit_length() - 1):
-            value[0] = T.call_extern(
-                "float32", "rows::larger", value[0], T.shfl_xor(value[0], 1 << k)
-            )
-        if parts > 1:
-            share(box, (value,), at)
-            for turn in turns:
-                if there(at, turn):
-                    value[0] = T.call_extern(
-                        "float32",
-                        "rows::larger",
-                        value[0],
-                        box[0, at.thread // lanes, of_lane(at, turn)],
-                    )
-            for k in T.unroll(width.bit_length() - 1):
-                value[0] = T.call_extern(
-                    "float32", "rows::larger", value[0], T.shfl_xor(value[0], 1 << k)
-                )
-
     return SimpleNamespace(
         parts=parts,
         kinds=kinds,
         corrected=corrected,
         add_squares=add_squares,
+        larger=larger,
         reciprocal_rms=reciprocal_rms,
         add_up=add_up,
         elements=elements,
         warp_mean=warp_mean,
         add_distances=add_distances,
         join=join,
-        over_row_largest=over_row_largest,
     )

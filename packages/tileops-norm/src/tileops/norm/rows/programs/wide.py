@@ -32,12 +32,35 @@ def wide_rows(op: RowOp, build: Build, config: WideConfig) -> Any:
     # all that time; but a sum is written at once, and what is added need not be kept.
     late = first > 0 and chunks + rest > 0 and not op.added
 
+    # A quantized row is multiplied by the weight in both passes.
+    columns_first = op.quantized and not config.early
+
     @T.macro
-    def take(s, moving, count, i, at):
-        """moving = ``count`` accesses from i on, added up and written where there is a residual."""
+    def take(s, moving, count, i, at, measured):
+        """moving = ``count`` accesses from i on, added up and written where there is a residual;
+        and their columns, where they are ``measured`` next."""
         move.read_rows(moving, s.other, count, at, i)
         move.read_columns(s.gates, count, at, i)
+        if columns_first and measured and count <= 2:
+            move.read_columns(s.columns, count, at, i)
         move.add_rows(moving, s.other, s.gates, count, at, i)
+        # More at a time would be one tensor too many for the registers of 1024 threads.
+        if columns_first and measured and count > 2:
+            move.read_columns(s.columns, count, at, i)
+
+    @T.macro
+    def measure(s, moving, count, at, i):
+        """Add up what the row's statistics need of ``count`` accesses from i on."""
+        if op.quantized:
+            for k in move.counted(count):
+                column_at = i + k if config.early else k
+                part.quantized.measure(s, moving, k, column_at, 0, at, i + k)
+        else:
+            part.add(s, moving, count, at, i)
+
+    def stashed() -> Any:
+        """Parts of what is in shared memory; see again."""
+        return tuple(range(chunks)) if op.quantized and config.early else T.serial(chunks)
 
     @T.macro
     def fetch(stash, at):
@@ -83,18 +106,14 @@ def wide_rows(op: RowOp, build: Build, config: WideConfig) -> Any:
             visit(s, held, first, at, 0)
 
     @T.macro
-    def find_largest(s, moving, count, at, i):
-        if not config.early:
-            move.read_columns(s.columns, count, at, i)
-        for k in move.counted(count):
-            part.normalize(s, moving, k, i + k if config.early else k, 0)
-            part.find_largest(s, 0, at, i + k)
-
-    @T.macro
     def write(s, moving, count, at, i):
         if not config.early:
             move.read_columns(s.columns, count, at, i)
-        part.write(s, moving, count, at, i, i if config.early else 0)
+        if op.quantized:
+            for k in move.counted(count):
+                part.quantized.write(s, moving, k, i + k if config.early else k, at, i + k)
+        else:
+            part.write(s, moving, count, at, i, i if config.early else 0)
 
     @T.macro
     def body(a):
@@ -118,17 +137,19 @@ def wide_rows(op: RowOp, build: Build, config: WideConfig) -> Any:
             if config.early:
                 move.read_columns(s.columns, chunks * unroll, at, 0)
             if first > 0:
-                take(s, held, first, 0, at)
+                take(s, held, first, 0, at, not late)
             if first > 0 and not late:
                 part.begin_mean(s, held, first, at, 0)
-                part.add(s, held, first, at, 0)
+                measure(s, held, first, at, 0)
             if asynchronous:
                 T.call_extern("handle", "rows::await_fetched")
-            for c in T.serial(chunks):
+            for c in stashed():
                 if asynchronous:
                     take_back(stash, c, moving, at)
+                    if columns_first:
+                        move.read_columns(s.columns, unroll, at, first + c * unroll)
                 else:
-                    take(s, moving, unroll, first + c * unroll, at)
+                    take(s, moving, unroll, first + c * unroll, at, True)
                     for u in T.unroll(unroll):
                         for v in T.vectorized(vector):
                             stash[c, u, at.thread, v] = moving[u, v]
@@ -136,22 +157,29 @@ def wide_rows(op: RowOp, build: Build, config: WideConfig) -> Any:
                     part.begin_mean(s, moving, unroll, at, 0)
                 if late and c == 0:
                     part.begin_mean(s, held, 1, at, 0)
-                part.add(s, moving, unroll, at, first + c * unroll)
+                measure(s, moving, unroll, at, first + c * unroll)
             for c in T.serial(rest):
-                take(s, moving, unroll, first + (chunks + c) * unroll, at)
+                take(s, moving, unroll, first + (chunks + c) * unroll, at, True)
                 if first == 0 and chunks == 0 and c == 0:
                     part.begin_mean(s, moving, unroll, at, 0)
                 if late and chunks == 0 and c == 0:
                     part.begin_mean(s, held, 1, at, 0)
-                part.add(s, moving, unroll, at, first + (chunks + c) * unroll)
+                measure(s, moving, unroll, at, first + (chunks + c) * unroll)
             if late:
-                part.add(s, held, first, at, 0)
+                if columns_first:
+                    move.read_columns(s.columns, first, at, 0)
+                measure(s, held, first, at, 0)
             if config.cluster > 1:
                 T.call_extern("handle", "rows::cluster_wait")
             part.end(s, at)
             if op.quantized:
-                again(find_largest, s, held, moving, stash, at)
-                part.choose_scale(s, at)
-            again(write, s, held, moving, stash, at)
+                part.quantized.find_greatest(s)
+                if part.quantized.is_beyond(s):
+                    part.quantized.compute_exactly(s, moving, at)
+                else:
+                    part.quantized.choose_factor(s, at)
+                    again(write, s, held, moving, stash, at)
+            else:
+                again(write, s, held, moving, stash, at)
 
     return body
