@@ -173,7 +173,7 @@ def chosen(op: Any, n: int, dtype: str, arch: str, **more: Any) -> Build:
         (
             ops.FUSED_ADD_RMS_NORM_PER_TOKEN_QUANT,
             Build(16384, "bfloat16", RowConfig(128, 1, 8, False, cluster=4), weight="bfloat16"),
-            ("rows::send", "rows::to_float8<8>", "rows::largest_of_row<128, 1, 4>"),
+            ("clusters::send", "rows::to_float8<8>", "rows::largest_of_row<128, 1, 4>"),
         ),
         (
             ops.ADA_LAYER_NORM_ZERO,

@@ -47,26 +47,26 @@ def column_pieces(traits: Traits, threads: int, vector: int, cluster: int = 1) -
         base.across(state, 32)
 
     @T.macro
-    def spread(theirs, state, channel, rank, thread):
+    def spread(theirs, barrier, state, channel, rank, thread):
         """Every block of the cluster gets this one's statistics of a channel."""
         if cluster > 1:
             if thread % 32 < cluster:
                 for k in T.unroll(3):
                     T.call_extern(
                         "handle",
-                        "tileops::put",
+                        "clusters::send",
                         T.address_of(theirs[k, rank, channel]),
-                        *(state[k], thread % 32),
+                        *(T.address_of(barrier[0]), thread % 32, state[k]),
                     )
         elif thread % 32 == 0:
             for k in T.unroll(3):
                 theirs[k, 0, channel] = state[k]
 
     @T.macro
-    def meet():
+    def meet(barrier):
         """Behind it ``theirs`` is whole."""
         if cluster > 1:
-            T.cluster_sync()
+            T.call_extern("handle", "clusters::await", T.address_of(barrier[0]))
         else:
             T.sync_threads()
 
@@ -182,5 +182,6 @@ def column_pieces(traits: Traits, threads: int, vector: int, cluster: int = 1) -
         merge=base.merge,
         clear=base.clear,
         across=base.across,
+        announce=base.announce,
         track=base.track,
     )

@@ -12,6 +12,7 @@ an access may straddle channels, ``inner`` counts elements instead.
 from types import SimpleNamespace
 from typing import Any
 
+from tileops.norm import clusters
 from tileops.norm.channels.traits import Traits
 
 __all__ = ["PASS_CONFIGS", "PRELUDE", "pieces"]
@@ -19,22 +20,13 @@ __all__ = ["PASS_CONFIGS", "PRELUDE", "pieces"]
 #: Every access is guarded where it needs to be, and every barrier is written out.
 PASS_CONFIGS = {"tl.disable_safe_memory_legalize": True, "tl.disable_thread_storage_sync": True}
 
-PRELUDE = """
-namespace tileops {
+PRELUDE = f"""{clusters.SOURCE}
+namespace tileops {{
 // n / divisor for 0 <= n < 2**31; see tileops.norm.channels.shapes.divider.
-static __device__ __forceinline__ int divide(int n, long long magic, int shift) {
+static __device__ __forceinline__ int divide(int n, long long magic, int shift) {{
   return (int)((__umulhi((unsigned)n, (unsigned)magic) + (unsigned)n) >> shift);
-}
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-// Writes a word of the same place in the shared memory of another block of the cluster.
-static __device__ __forceinline__ void put(float* here, float value, int rank) {
-  unsigned there;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-               : "=r"(there) : "r"((unsigned)__cvta_generic_to_shared(here)), "r"(rank));
-  asm volatile("st.shared::cluster.f32 [%0], %1;" : : "r"(there), "f"(value) : "memory");
-}
-#endif
-}  // namespace tileops
+}}
+}}  // namespace tileops
 """
 
 
@@ -143,11 +135,18 @@ def pieces(traits: Traits, vector: int, straddle: bool, wide: bool = False) -> A
         state[2] = both[3]
 
     @T.macro
-    def settle(state, partial, thread, lanes, cluster, rank):
+    def announce(barrier, thread, count):
+        """The block runs, and expects the statistics of ``count`` parts."""
+        if thread == 0:
+            T.call_extern("handle", "clusters::expect", T.address_of(barrier[0]), count * 12)
+        T.call_extern("handle", "clusters::arrive")
+
+    @T.macro
+    def settle(state, partial, thread, lanes, cluster, rank, barrier):
         """state = the statistics of the unit, in each of its threads, from each thread's own.
 
         partial: [3, units, warps of the cluster] in shared memory. A block of several warps
-        waits for them, a cluster for all its blocks, after the caller's ``cluster_arrive_relaxed``.
+        waits for them, a cluster for all its blocks, after the caller's ``announce``.
         """
         warps = max(lanes // 32, 1) * cluster
         across(state, min(lanes, 32))
@@ -155,17 +154,18 @@ def pieces(traits: Traits, vector: int, straddle: bool, wide: bool = False) -> A
             slot = rank * max(lanes // 32, 1) + thread % lanes // 32
             if cluster > 1:
                 # Only when they run may their shared memory be written.
-                T.cluster_wait()
+                T.call_extern("handle", "clusters::ready")
                 if thread % 32 < cluster:
                     for k in T.unroll(3):
                         T.call_extern(
                             "handle",
-                            "tileops::put",
+                            "clusters::send",
                             T.address_of(partial[k, 0, slot]),
-                            state[k],
+                            T.address_of(barrier[0]),
                             thread % 32,
+                            state[k],
                         )
-                T.cluster_sync()
+                T.call_extern("handle", "clusters::await", T.address_of(barrier[0]))
             else:
                 if thread % 32 == 0:
                     for k in T.unroll(3):
@@ -253,6 +253,7 @@ def pieces(traits: Traits, vector: int, straddle: bool, wide: bool = False) -> A
         accumulate=accumulate,
         merge=merge,
         across=across,
+        announce=announce,
         settle=settle,
         affine=affine,
         write=write,

@@ -71,6 +71,7 @@ def columns(traits: Traits, layout: ColumnsLayout) -> Any:
             counts = T.alloc_shared((threads,), "float32")
             theirs = T.alloc_shared((3, cluster, MOST_CHANNELS), "float32")
             final = T.alloc_shared((2, MOST_CHANNELS), "float32")
+            barrier = T.alloc_shared((1,), "uint64")
             state = T.alloc_local((3,), "float32")
             thread = T.get_thread_binding()
             rank = T.cast(block % cluster, "int32")
@@ -89,7 +90,7 @@ def columns(traits: Traits, layout: ColumnsLayout) -> Any:
             start = rank * rows + row
 
             if cluster > 1:
-                T.cluster_arrive_relaxed()
+                piece.announce(barrier, thread, here * cluster)
             for i in T.unroll(accesses):
                 if active and start + i * step < samples:
                     for v in T.vectorized(vector):
@@ -117,12 +118,12 @@ def columns(traits: Traits, layout: ColumnsLayout) -> Any:
                         )
             piece.lay_out(own, counts, thread, count[0], mean, squares)
             if cluster > 1:
-                T.cluster_wait()
+                T.call_extern("handle", "clusters::ready")
             for k in T.serial(T.ceildiv(here - thread // 32, threads // 32)):
                 channel = k * (threads // 32) + thread // 32
                 piece.gather(own, counts, state, channel, rows, tile, space, magic, shift, thread)
-                piece.spread(theirs, state, channel, rank, thread)
-            piece.meet()
+                piece.spread(theirs, barrier, state, channel, rank, thread)
+            piece.meet(barrier)
             if thread < here:
                 piece.collect(theirs, state, thread)
                 final[0, thread] = state[1]

@@ -70,6 +70,7 @@ def held(traits: Traits, layout: HeldLayout) -> Any:
             scale = T.alloc_local((accesses,), "float32")
             offset = T.alloc_local((accesses,), "float32")
             partial = T.alloc_shared((3, together, warps), "float32")
+            barrier = T.alloc_shared((1,), "uint64")
             thread = T.get_thread_binding()
             # Kept in registers of their own: TileLang would write them out, and try to simplify
             # them, at each use, which made a build take half a minute.
@@ -89,7 +90,7 @@ def held(traits: Traits, layout: HeldLayout) -> Any:
             end = kept[2]
 
             if cluster > 1:
-                T.cluster_arrive_relaxed()
+                piece.announce(barrier, thread, warps)
             piece.read(X, values, accesses, base, lane, span, end, inner, stride, magic, shift)
             first = piece.first_channel(unit, groups, per)
             # A batch's or a sample's channel has one weight; those of a group come when they are
@@ -97,7 +98,7 @@ def held(traits: Traits, layout: HeldLayout) -> Any:
             if not piece.straddle and mode != "group" and (together == 1 or unit < units):
                 piece.affine(W, B, scale, offset, 0, first, 0, inner, magic, shift)
             piece.accumulate(values, accesses, lane, span, end, state, True)
-            piece.settle(state, partial, thread, lanes, cluster, rank)
+            piece.settle(state, partial, thread, lanes, cluster, rank, barrier)
 
             if running and lane == 0 and (together == 1 or unit < units):
                 if mode == "batch":

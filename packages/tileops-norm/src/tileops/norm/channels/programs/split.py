@@ -79,7 +79,7 @@ def split(traits: Traits, layout: SplitLayout) -> Any:
                     *(length, stride, magic, shift),
                 )
                 piece.accumulate(values, unroll, o, threads, end, state, False)
-            piece.settle(state, partial, thread, threads, 1, 0)
+            piece.settle(state, partial, thread, threads, 1, 0, None)
             if thread == 0:
                 S[0, T.cast(block, "int64")] = state[1]
                 S[1, T.cast(block, "int64")] = state[2]
@@ -126,7 +126,7 @@ def split(traits: Traits, layout: SplitLayout) -> Any:
                     S2[0, unit2 * parts + other],
                     S2[1, unit2 * parts + other],
                 )
-            piece.settle(state2, partial2, thread2, threads, 1, 0)
+            piece.settle(state2, partial2, thread2, threads, 1, 0, None)
             reciprocal[0] = T.rsqrt(state2[2] / elements + eps)
 
             if running and thread2 == 0 and rank == 0:

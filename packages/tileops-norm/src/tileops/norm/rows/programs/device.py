@@ -1,12 +1,16 @@
-"""CUDA functions that the row programs call: accesses with cache hints, clusters, float8.
+"""CUDA functions that the row programs call: accesses with cache hints, float8.
 
 TileLang 0.1.15 has no spelling for these. The text stands before TileLang's own headers in a
 program's source, so it uses CUDA's alone.
 """
 
+from tileops.norm import clusters
+
 __all__ = ["SOURCE"]
 
-SOURCE = r"""
+SOURCE = (
+    clusters.SOURCE
+    + r"""
 #ifndef TILEOPS_NORM_ROWS  // a program of two kernels has this text twice
 #define TILEOPS_NORM_ROWS
 #include <cstdint>
@@ -298,26 +302,6 @@ __device__ __forceinline__ void await_fetched() {
   asm volatile("cp.async.wait_all;" : : : "memory");
 }
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-
-// Writes to the same place of another block of the cluster.
-__device__ __forceinline__ void send(void *slot, int rank, float value) {
-  uint32_t there;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-               : "=r"(there) : "r"(shared_address(slot)), "r"(rank));
-  asm volatile("st.shared::cluster.f32 [%0], %1;" : : "r"(there), "f"(value) : "memory");
-}
-
-__device__ __forceinline__ void cluster_arrive() {
-  asm volatile("barrier.cluster.arrive.aligned;" : : : "memory");
-}
-
-__device__ __forceinline__ void cluster_wait() {
-  asm volatile("barrier.cluster.wait.aligned;" : : : "memory");
-}
-
-#endif
-
 // The largest over a row's threads: kLanes of each of kCluster blocks, which kRows rows share. Only
 // those of the row need to come here. Its memory is its own, so that TileLang, which cannot know
 // that they all come, plans no barrier for it.
@@ -330,9 +314,15 @@ __device__ __forceinline__ float largest_of_row(float value, int thread, int ran
     float *row = found + thread / kLanes * kWarps;
     if constexpr (kCluster > 1) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-      if (thread % 32 < kCluster) send(row + rank * kWarps + thread / 32, thread % 32, value);
-      cluster_arrive();
-      cluster_wait();
+      __shared__ uint64_t barrier;
+      // Announced late, since few rows come here.
+      if (thread == 0) clusters::expect(&barrier, kWarps * kCluster * 4);
+      clusters::arrive();
+      clusters::ready();
+      if (thread % 32 < kCluster) {
+        clusters::send(row + rank * kWarps + thread / 32, &barrier, thread % 32, value);
+      }
+      clusters::await(&barrier);
 #endif
     } else {
       if (thread % 32 == 0) row[thread % kLanes / 32] = value;
@@ -348,3 +338,4 @@ __device__ __forceinline__ float largest_of_row(float value, int thread, int ran
 }  // namespace rows
 #endif
 """
+)

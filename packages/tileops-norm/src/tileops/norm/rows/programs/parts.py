@@ -71,10 +71,13 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
             # The largest magnitude, then what the result is multiplied by.
             largest=T.alloc_local((1,), "float32"),
             box=T.alloc_shared((stats.kinds, config.rows, stats.parts), "float32"),
+            barrier=T.alloc_shared((1,), "uint64") if config.cluster > 1 else None,
         )
 
     @T.macro
     def begin(s, at):
+        if config.cluster > 1:
+            stats.announce(s.barrier, at)
         s.factor[0] = 0.0
         s.distance[0] = 0.0
         s.largest[0] = 0.0
@@ -113,9 +116,9 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
         """The row's mean and factor, which all its threads agree on."""
         if layer:
             s.cells[0] = stats.elements(at, 0, config.accesses(n))
-            stats.join(s.mean, s.distance, s.factor, s.cells, s.low, s.box, at, at.a.eps)
+            stats.join(s.mean, s.distance, s.factor, s.cells, s.low, s.box, s.barrier, at, at.a.eps)
         else:
-            stats.reciprocal_rms(s.factor, s.largest, s.box, at, at.a.eps)
+            stats.reciprocal_rms(s.factor, s.largest, s.box, s.barrier, at, at.a.eps)
 
     @T.macro
     def normalize(s, held, k, column_at, slot):

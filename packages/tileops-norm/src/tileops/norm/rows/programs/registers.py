@@ -53,9 +53,6 @@ def rows_in_registers(op: RowOp, build: Build, config: RowConfig) -> Any:
             held = T.alloc_local((count, config.vector), build.dtype)
             s = part.state(count, kept, at)
 
-            if config.cluster > 1:
-                # Awaited before anything is sent: by then every block of the cluster runs.
-                T.call_extern("handle", "rows::cluster_arrive")
             move.read_rows(held, s.other, count, at, 0)
             part.begin(s, at)
             move.read_columns(s.gates, count, at, 0)
@@ -70,7 +67,7 @@ def rows_in_registers(op: RowOp, build: Build, config: RowConfig) -> Any:
             else:
                 part.add(s, held, count, at, 0)
             if config.cluster > 1:
-                T.call_extern("handle", "rows::cluster_wait")
+                T.call_extern("handle", "clusters::ready")
             part.end(s, at)
             if config.packed and not kept:
                 move.keep_packed(held, count, build.dtype, s.factor)

@@ -43,7 +43,14 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
             value[0] += T.shfl_xor(value[0], 1 << k)
 
     @T.macro
-    def share(box, values, at):
+    def announce(barrier, at):
+        """The block runs, and expects what ``share`` will send it."""
+        if at.thread == 0:
+            T.call_extern("handle", "clusters::expect", T.address_of(barrier[0]), kinds * parts * 4)
+        T.call_extern("handle", "clusters::arrive")
+
+    @T.macro
+    def share(box, barrier, values, at):
         """box[kind, row, part] = values[kind] of every warp of the row, in all of its blocks."""
         if config.cluster > 1:
             part = at.rank * warps + at.thread // 32
@@ -51,13 +58,13 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
                 for kind in tuple(range(len(values))):
                     T.call_extern(
                         "handle",
-                        "rows::send",
+                        "clusters::send",
                         T.address_of(box[kind, 0, part]),
+                        T.address_of(barrier[0]),
                         at.thread % 32,
                         values[kind][0],
                     )
-            T.call_extern("handle", "rows::cluster_arrive")
-            T.call_extern("handle", "rows::cluster_wait")
+            T.call_extern("handle", "clusters::await", T.address_of(barrier[0]))
         else:
             if at.thread % 32 == 0:
                 for kind in tuple(range(len(values))):
@@ -92,7 +99,7 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
         value[0] = T.call_extern("float32", "rows::larger", value[0], other)
 
     @T.macro
-    def reciprocal_rms(total, largest, box, at, eps):
+    def reciprocal_rms(total, largest, box, barrier, at, eps):
         """Where quantized, largest[0] = the largest over the row's threads too."""
         row = at.thread // lanes
         over_lanes(total, min(lanes, 32))
@@ -101,7 +108,7 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
                 "float32", f"rows::largest_of_lanes<{min(lanes, 32)}>", largest[0]
             )
         if parts > 1:
-            share(box, (total, largest) if op.quantized else (total,), at)
+            share(box, barrier, (total, largest) if op.quantized else (total,), at)
             total[0] = 0.0
             if parts <= 8:
                 for k in T.unroll(parts):
@@ -168,7 +175,7 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
             square[0] += part[1]
 
     @T.macro
-    def join(mean, distance, square, cells, low, box, at, eps):
+    def join(mean, distance, square, cells, low, box, barrier, at, eps):
         """mean + low = the row's mean, square = 1 / sqrt(variance + eps)."""
         if corrected:
             over_lanes(distance, min(lanes, 32))
@@ -179,7 +186,7 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
                 found = (*found, distance)
             if not moves.even:
                 found = (*found, cells)
-            share(box, found, at)
+            share(box, barrier, found, at)
             row = at.thread // lanes
             each = T.alloc_local((len(turns), 4), "float32")
             gap = T.alloc_local((1,), "float32")
@@ -218,6 +225,7 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
 
     return SimpleNamespace(
         parts=parts,
+        announce=announce,
         kinds=kinds,
         corrected=corrected,
         add_squares=add_squares,

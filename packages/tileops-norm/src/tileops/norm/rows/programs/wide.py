@@ -128,9 +128,6 @@ def wide_rows(op: RowOp, build: Build, config: WideConfig) -> Any:
             stash = T.alloc_shared((max(chunks, 1), unroll, threads, vector), dtype)
             s = part.state(chunks * unroll if config.early else max(unroll, first), 0, at)
 
-            if config.cluster > 1:
-                # Awaited before anything is sent: by then every block of the cluster runs.
-                T.call_extern("handle", "rows::cluster_arrive")
             part.begin(s, at)
             if asynchronous:
                 fetch(stash, at)
@@ -170,7 +167,7 @@ def wide_rows(op: RowOp, build: Build, config: WideConfig) -> Any:
                     move.read_columns(s.columns, first, at, 0)
                 measure(s, held, first, at, 0)
             if config.cluster > 1:
-                T.call_extern("handle", "rows::cluster_wait")
+                T.call_extern("handle", "clusters::ready")
             part.end(s, at)
             if op.quantized:
                 part.quantized.find_greatest(s)
