@@ -10,9 +10,9 @@ ITEMSIZE = {"float16": 2, "bfloat16": 2, "float32": 4}
 #: One access moves at most 16 bytes a thread, the widest load or store before sm_100.
 ACCESS_BYTES = 16
 
-# The figures below are µs on an H200, medians of replays of a CUDA graph, of sinusoidal tables, with
-# the time of y.fill_ on as many bytes in the same run in brackets. They are of a program whose
-# stores went to the same places at the same widths of a block, but took more instructions.
+# Figures are µs on an H200, medians of replays of a CUDA graph, of sinusoidal tables, with the time
+# in which y.fill_ wrote as many bytes in the same run in brackets. They are of a program with the
+# same blocks, which stored in pieces of 4 bytes and took more instructions.
 
 #: Blocks that a table is cut into at least, rather than a thread doing more in turn: two for each
 #: of 132 multiprocessors. 1024x1024 of float32 (2.28): 1024 blocks 3.99, 512 3.48, 256 3.50, 128

@@ -89,13 +89,12 @@ def alibi(dtype: str, config: AlibiConfig) -> Any:
             if access < accesses:
                 for b in T.serial(T.min(bands, T.truncdiv(total - 1, rows) + 1 - band)):
                     values_of(value, slope, shift, i[0])
-                    if rows > 1:
-                        # The next row, in which an access may end, may be the next head's first.
-                        if i[0] + 1 == seq_len and column + vector > seq_len:
-                            slope_of(after, head[0] + 1, power, step)
-                            for v in T.unroll(vector):
-                                if column + v >= seq_len:
-                                    value[v] = after[0] * T.cast(column + v - seq_len, "float32")
+                    # The next row, in which an access may end, may be the next head's first.
+                    if rows > 1 and i[0] + 1 == seq_len and column + vector > seq_len:
+                        slope_of(after, head[0] + 1, power, step)
+                        for v in T.unroll(vector):
+                            if column + v >= seq_len:
+                                value[v] = after[0] * T.cast(column + v - seq_len, "float32")
                     for v in T.vectorized(vector):
                         out[v] = T.cast(value[v], dtype)
                     if rows == 1 or band + b < T.truncdiv(total, rows):

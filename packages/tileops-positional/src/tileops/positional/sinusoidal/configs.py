@@ -23,9 +23,7 @@ class SinusoidalConfig:
     rows: int
 
 
-def choose_config(
-    seq_len: int, d_model: int, interleaved: bool, dtype: str
-) -> SinusoidalConfig:
+def choose_config(seq_len: int, d_model: int, interleaved: bool, dtype: str) -> SinusoidalConfig:
     """The layout for ``seq_len`` rows of ``d_model``, in which no access has sines of one half and
     cosines of the other.
     """

@@ -70,9 +70,7 @@ class SinusoidalKernel(Kernel):
     def prepare(self, *tensors: Any) -> Callable[..., None]:
         (table,) = tensors
         call = self.call
-        config = choose_config(
-            call.seq_len, call.d_model, call.interleaved, dtype_name(call.dtype)
-        )
+        config = choose_config(call.seq_len, call.d_model, call.interleaved, dtype_name(call.dtype))
         pairs = range(call.d_model // 2)
         words = tuple(turns([call.base ** (-2 * k / call.d_model) for k in pairs]))
         width = call.d_model if call.interleaved else call.d_model // 2
