@@ -28,7 +28,7 @@ class AlibiConfig:
 def choose_config(num_heads: int, seq_len: int, dtype: str) -> AlibiConfig:
     """The layout for a table of ``num_heads`` heads of ``seq_len`` positions.
 
-    Threads and the bands of a block are as the sinusoidal table has rows: the stores are the same.
+    Threads and bands are shared out as the rows of a sinusoidal table are: the stores are alike.
     """
     vector = ACCESS_BYTES // ITEMSIZE[dtype]
     if seq_len < vector:

@@ -96,7 +96,7 @@ def pieces(shape: RotaryShape, config: RotaryConfig) -> Any:
     copies = tokens * shape.heads * rest
     start = shape.rotary_dim // width
 
-    def parts(size):
+    def parts(size: int) -> int:
         """Accesses of a head."""
         return shape.head_dim // size
 

@@ -23,7 +23,7 @@ def sine_and_cosine(precise: bool) -> Any:
     """
     import tilelang.language as T
 
-    def flipped(number, bits):
+    def flipped(number: Any, bits: Any) -> Any:
         """The number, negative where the uppermost of the bits is set."""
         sign = T.bitwise_and(bits, T.uint32(1 << 31))
         return T.reinterpret(T.bitwise_xor(T.reinterpret(number, "uint32"), sign), "float32")
