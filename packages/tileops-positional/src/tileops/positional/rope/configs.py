@@ -113,7 +113,7 @@ class RotaryConfig:
 
 
 def choose_config(shape: RotaryShape, alignment: int) -> RotaryConfig:
-    """The layout for heads of ``shape`` in tensors that start at multiples of ``alignment`` bytes."""
+    """The layout for heads of ``shape`` in tensors that start on ``alignment`` bytes."""
     most = max(min(alignment, ACCESS_BYTES) // ITEMSIZE[shape.dtype], 1)
     vector = math.gcd(shape.pairs, shape.head_dim, most)
     rest_vector = math.gcd(shape.rotary_dim, shape.head_dim, most)
