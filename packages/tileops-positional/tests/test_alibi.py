@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
 
 import pytest
 import torch
 from torch._inductor.utils import run_and_get_code
 
+from tileops.core import tilelang_backend
 from tileops.core.errors import ParamError, TargetError
 from tileops.core.testing import GraphRecorder, assert_close_to_oracle
 from tileops.positional import AlibiFwdOp
+from tileops.positional.alibi.configs import choose_config
+from tileops.positional.alibi.programs import alibi
 
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="building needs nvcc")
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 
 
@@ -120,11 +125,45 @@ def test_only_floating_dtypes() -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_every_table_has_a_layout(dtype: str) -> None:
+    """Bands of whole accesses, none of which spans more than two rows, and blocks that launch."""
+    for length in (*range(1, 70), 129, 384, 511, 514, 2047, 2048, 65537):
+        for heads in (1, 3, 32, 112, 2**12):
+            found = choose_config(heads, length, dtype)
+            where = (heads, length, found)
+            assert found.rows * length % found.vector == 0, where
+            assert found.vector <= max(length, 1), where
+            # From band to band a thread passes the end of one head at most.
+            assert found.rows <= length, where
+            assert found.threads % 32 == 0, where
+            assert 32 <= found.threads <= 256, where
+            assert found.bands in (1, 2, 4, 8, 16), where
+
+
+@needs_nvcc
+@pytest.mark.parametrize("length", [3, 2047, 2048])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_each_kind_of_program_builds(dtype: str, length: int) -> None:
+    config = choose_config(32, length, dtype)
+    program = tilelang_backend.build(lambda: alibi(dtype, config), arch="sm_90a")
+    assert program.symbol == "alibi"
+    # Where an access begins is worked out in 64 bits, and it is one.
+    assert "int64_t at[1]" in program.source
+    wide = {"float32": "*(float4*)", "float16": "*(uint4*)", "bfloat16": "*(uint4*)"}[dtype]
+    assert (wide in program.source) == (length > 3)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("heads", "length"),
-    [(1, 1), (3, 2), (5, 3), (12, 5), (2, 7), (7, 8), (3, 129), (32, 511), (6, 514), (112, 384)],
+    # Every way in which rows make up accesses, one block to a table and many, and blocks that go
+    # from one head to the next.
+    [
+        *[(1, 1), (3, 2), (5, 3), (12, 5), (2, 7), (7, 8), (71, 9), (3, 129), (32, 511)],
+        *[(6, 514), (112, 384), (257, 12), (5, 1027), (1, 4104)],
+    ],
 )
 def test_the_kernel(heads: int, length: int, dtype: torch.dtype) -> None:
     """Rows that whole accesses make up, and rows in which they begin and end anywhere."""

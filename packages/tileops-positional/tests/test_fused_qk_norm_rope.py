@@ -252,6 +252,8 @@ def test_other_architectures_build(arch: str) -> None:
         (2, 9, (7, 3, 5), 80, 80, True, 4),
         (1, 3, (2, 1, 1), 9000, 8996, False, 0),
         (2, 5, (4, 2, 2), 576, None, False, 0),
+        (2, 5, (2, 1, 40), 128, None, False, 0),  # more values than are on their way at once
+        (3, 7, (1, 1, 1), 64, None, False, 0),
     ],
 )
 def test_the_kernel(

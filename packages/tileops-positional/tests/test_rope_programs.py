@@ -62,6 +62,15 @@ def test_every_head_has_a_layout(dtype: str, alignment: int) -> None:
                 assert 8 * found.tokens * found.span <= 48 * 1024, where
                 rounds = -(-found.tokens * one.heads * found.span // found.vector // found.threads)
                 assert 1 <= found.batch <= max(rounds, 1), where
+                assert found.rest(one) == found.rest_batch == 0, where
+                copying = dataclasses.replace(one, copies_rest=rotary_dim < head_dim)
+                found = choose_config(copying, alignment)
+                where = (copying, found)
+                rest = found.rest(copying)
+                assert rest * found.rest_vector == head_dim - rotary_dim, where
+                rounds = -(-found.tokens * one.heads * rest // found.threads)
+                assert min(rounds, 1) <= found.rest_batch <= min(rounds, 6), where
+                assert 8 * found.tokens * found.span <= 48 * 1024, where
 
 
 def test_angles_are_exact_modulo_a_turn() -> None:
@@ -93,6 +102,7 @@ def test_frequencies_are_kept_for_the_process() -> None:
         ({}, "*(uint4*)(held"),
         ({"dtype": "float32", "interleaved": True, "positions": "int64"}, "((int64_t*)IDS)"),
         ({"rotary_dim": 24, "head_dim": 96, "copies_rest": True}, "*(uint2*)(held"),
+        ({"rotary_dim": 24, "head_dim": 96, "copies_rest": True}, "*(uint4*)(moving"),
         ({"positions": "int32", "cache": "float32", "heads_k": 0}, "CUDART_NAN_F"),
         ({"positions": "int64", "sectioned": True, "dtype": "float16"}, "half_t"),
     ],
@@ -139,6 +149,9 @@ LAUNCHES = [
     (3, 5, 7, 3, 80, 80, True, 4),
     (1, 33, 64, 64, 96, 24, False, 0),
     (2, 9, 16, 16, 256, 64, True, 0),
+    (3, 5, 2, 1, 256, 64, False, 0),  # several tokens a block, and the last block has fewer
+    (1, 5, 40, 3, 576, 8, False, 0),  # more of the rest than is on its way at once
+    (1, 3, 129, 1, 64, 64, True, 0),
     (1, 70, 1, 0, 64, 64, False, 0),
     (2, 3, 128, 1, 64, 64, True, 2),
     (1, 3, 2, 1, 9000, 8996, False, 0),

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
 
 import pytest
 import torch
 from torch._inductor.utils import run_and_get_code
 
+from tileops.core import tilelang_backend
 from tileops.core.errors import ParamError
 from tileops.core.testing import assert_close_to_oracle
 from tileops.positional import SinusoidalFwdOp
+from tileops.positional.sinusoidal.configs import choose_config
+from tileops.positional.sinusoidal.pieces import COSINE, SINE
+from tileops.positional.sinusoidal.programs import sinusoidal
 
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="building needs nvcc")
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 
 
@@ -81,11 +87,60 @@ def test_params_are_checked(arguments: tuple[int, ...], text: str) -> None:
     assert str(error.value) == text
 
 
+def test_the_polynomials_are_as_exact_as_they_say() -> None:
+    """In float32, over an eighth of a turn to either side, each step rounded as an FMA is."""
+
+    def fma(a: torch.Tensor, b: torch.Tensor, c: float) -> torch.Tensor:
+        return (a.double() * b.double() + torch.tensor(c).double()).float()
+
+    near = torch.cat([torch.arange(-(2**31), 2**31 - 1, 4099), torch.arange(-5000, 5000)])
+    x = near.float() * 2.0**-31
+    y = x * x
+    sine, cosine = torch.full_like(x, SINE[-1]), torch.full_like(x, COSINE[-1])
+    for k in (2, 1, 0):
+        sine, cosine = fma(sine, y, SINE[k]), fma(cosine, y, COSINE[k])
+    sine, cosine = sine * x, fma(cosine, y, 1.0)
+    exact = near.double() * (2.0**-31 * math.pi / 4)
+    assert (sine.double() - exact.sin()).abs().max() <= 1.1e-7
+    assert (cosine.double() - exact.cos()).abs().max() <= 1.1e-7
+
+
+@pytest.mark.parametrize("interleaved", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_every_table_has_a_layout(dtype: str, interleaved: bool) -> None:
+    for width in (2, 6, 10, 64, 130, 1280, 2048, 2056, 20000):
+        for length in (1, 9, 1024, 65536, 10**6):
+            found = choose_config(length, width, interleaved, dtype)
+            where = (length, width, found)
+            # An access is of one half, or of whole pairs.
+            assert (width if interleaved else width // 2) % found.vector == 0, where
+            assert not interleaved or found.vector % 2 == 0, where
+            assert found.threads % 32 == 0, where
+            assert 32 <= found.threads <= 256, where
+            assert found.rows in (1, 2, 4, 8, 16), where
+
+
+@needs_nvcc
+@pytest.mark.parametrize("interleaved", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_each_kind_of_program_builds(dtype: str, interleaved: bool) -> None:
+    config = choose_config(65536, 2048, interleaved, dtype)
+    program = tilelang_backend.build(lambda: sinusoidal(dtype, interleaved, config), arch="sm_90a")
+    assert program.symbol == "sinusoidal"
+    assert "int64_t at[1]" in program.source
+    assert ("__sinf" in program.source) == (dtype != "float32")
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("interleaved", [True, False])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
-    ("length", "width"), [(1, 2), (3, 6), (9, 10), (70, 64), (17, 130), (1500, 1280), (7, 2056)]
+    ("length", "width"),
+    # One row a block and up to sixteen, of which the last block has fewer; blocks across a row.
+    [
+        *[(1, 2), (3, 6), (9, 10), (70, 64), (17, 130), (1500, 1280), (7, 2056), (8451, 24)],
+        *[(70001, 6), (1031, 8200)],
+    ],
 )
 def test_the_kernel(length: int, width: int, dtype: torch.dtype, interleaved: bool) -> None:
     op = SinusoidalFwdOp(length, width, interleaved=interleaved, dtype=dtype, device="cuda")

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from tileops.positional.accesses import ACCESS_BYTES, ITEMSIZE
+from tileops.positional.accesses import ACCESS_BYTES, ITEMSIZE, in_turn, spread
 
 __all__ = ["AlibiConfig", "choose_config"]
 
@@ -25,16 +25,14 @@ class AlibiConfig:
     bands: int
 
 
-def choose_config(seq_len: int, dtype: str) -> AlibiConfig:
-    """The layout for rows of ``seq_len``.
+def choose_config(num_heads: int, seq_len: int, dtype: str) -> AlibiConfig:
+    """The layout for a table of ``num_heads`` heads of ``seq_len`` positions.
 
-    Untimed so far: 256 threads with one access each cover a band of 2048 16-bit numbers, and eight
-    bands a block keep what a thread works out once small beside what it writes.
+    Threads and bands are shared out as the rows of a sinusoidal table are: the stores are alike.
     """
     vector = ACCESS_BYTES // ITEMSIZE[dtype]
     if seq_len < vector:
         vector = 1  # an access would span more than two rows
     rows = vector // math.gcd(seq_len, vector)
-    accesses = rows * seq_len // vector
-    threads = min(256, max(32, 1 << (accesses - 1).bit_length()))
-    return AlibiConfig(threads, vector, rows, bands=8)
+    threads, across = spread(rows * seq_len // vector)
+    return AlibiConfig(threads, vector, rows, in_turn(-(-num_heads * seq_len // rows), across))

@@ -45,7 +45,7 @@ class AlibiFwdInterface(KernelInterface):
 
 
 class AlibiKernel(Kernel):
-    """Fills the table; heads and length are dynamic, but for how rows make up whole accesses."""
+    """Fills the table; heads and length are dynamic, but for what they say of the layout."""
 
     call: AlibiCall
 
@@ -57,7 +57,7 @@ class AlibiKernel(Kernel):
                 f"AlibiFwdOp: the target 'tilelang' makes tables of fewer than 2**31 rows, and "
                 f"{call.num_heads} heads of {call.seq_len} have more; use target='reference'"
             )
-        config = choose_config(call.seq_len, dtype)
+        config = choose_config(call.num_heads, call.seq_len, dtype)
 
         def build_program() -> Program:
             return build(lambda: programs.alibi(dtype, config), arch=arch)
@@ -70,14 +70,14 @@ class AlibiKernel(Kernel):
     def prepare(self, *tensors: Any) -> Callable[..., None]:
         (bias,) = tensors
         heads, seq_len = self.call.num_heads, self.call.seq_len
-        config = choose_config(seq_len, dtype_name(self.call.dtype))
+        config = choose_config(heads, seq_len, dtype_name(self.call.dtype))
         accesses = config.rows * seq_len // config.vector
         across = -(-accesses // config.threads)
         groups = -(-heads * seq_len // (config.rows * config.bands))
         power = 1 << (heads.bit_length() - 1)
         numbers = {
-            "heads": heads,
             "seq_len": seq_len,
+            "total": heads * seq_len,
             "accesses": accesses,
             "across": across,
             "blocks": groups * across,

@@ -28,6 +28,8 @@ def pieces(shape: FusedShape, config: FusedConfig) -> Any:
     stride, apart = (2, 1) if shape.interleaved else (1, all_items)
     start = shape.rotary_dim // vector
     dtype = shape.dtype
+    parts = shape.head_dim // vector
+    copied = max(shape.heads_v, 1) * parts
     angle = angle_pieces(
         pairs=shape.pairs,
         span=shape.pairs,
@@ -213,4 +215,25 @@ def pieces(shape: FusedShape, config: FusedConfig) -> Any:
                     *(0, 0, row, head, start + n * lanes + lane),
                 )
 
-    return SimpleNamespace(read=read, finish=finish, stream=stream, angles=angle.angles)
+    @T.macro
+    def read_value(X, moving, c, at, first, count):
+        """moving[c] = access ``at`` of the block to its tokens' values, where there is one."""
+        row, head = first + at // copied, shape.normalized + at // parts % max(shape.heads_v, 1)
+        if at < config.tokens * copied and row < count:
+            load(X, moving, c, 0, row, head, at % parts)
+
+    @T.macro
+    def write_value(Y, moving, c, at, first, count):
+        """The access's place in the result = moving[c]."""
+        row, head = first + at // copied, shape.normalized + at // parts % max(shape.heads_v, 1)
+        if at < config.tokens * copied and row < count:
+            store(Y, moving, c, 0, row, head, at % parts)
+
+    return SimpleNamespace(
+        read=read,
+        finish=finish,
+        stream=stream,
+        read_value=read_value,
+        write_value=write_value,
+        angles=angle.angles,
+    )

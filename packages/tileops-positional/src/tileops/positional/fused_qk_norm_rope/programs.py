@@ -21,6 +21,9 @@ from .configs import FusedConfig, FusedShape
 
 __all__ = ["fused_qk_norm_rope"]
 
+#: Accesses to the values that a thread has on their way beside its first heads, at most.
+_EARLY = 4
+
 
 def fused_qk_norm_rope(shape: FusedShape, config: FusedConfig) -> Any:
     """The ``PrimFunc`` for heads of ``shape``."""
@@ -36,6 +39,8 @@ def fused_qk_norm_rope(shape: FusedShape, config: FusedConfig) -> Any:
     heads = shape.normalized + shape.heads_v
     parts = (heads, shape.head_dim // vector, vector)
     copied = shape.heads_v * (shape.head_dim // vector) if not shape.inplace else 0
+    copy_rounds = -(-tokens * copied // threads)
+    early = min(copy_rounds, _EARLY) if config.held else 0
     piece = pieces(shape, config)
 
     @T.prim_func
@@ -57,6 +62,7 @@ def fused_qk_norm_rope(shape: FusedShape, config: FusedConfig) -> Any:
             WQ = T.make_tensor_from_addr(q_weight, parts[1:], shape.weight_dtype)
             WK = T.make_tensor_from_addr(k_weight, parts[1:], shape.weight_dtype)
             held = T.alloc_local((batch, slots, vector), shape.dtype)
+            moving = T.alloc_local((max(early, 1), 1, vector), shape.dtype)
             total = T.alloc_local((1,), "float32")
             thread = T.get_thread_binding()
             first = T.cast(block, "int64") * tokens
@@ -67,10 +73,15 @@ def fused_qk_norm_rope(shape: FusedShape, config: FusedConfig) -> Any:
                 # The first heads are on their way while the angles are worked out.
                 for i in T.unroll(batch):
                     piece.read(X, held, i, i * threads + thread, first, count)
+                for c in T.unroll(early):
+                    piece.read_value(X, moving, c, c * threads + thread, first, count)
                 piece.angles(
                     *(cosines, sines, positions, table),
                     *(first, 0, thread, count, period, length, T.float32(1.0)),
                 )
+                # What needs no angles is stored before all are there.
+                for c in T.unroll(early):
+                    piece.write_value(Y, moving, c, c * threads + thread, first, count)
                 T.sync_threads()
                 for i in T.unroll(batch):
                     piece.finish(
@@ -93,15 +104,9 @@ def fused_qk_norm_rope(shape: FusedShape, config: FusedConfig) -> Any:
                         *(X, Y, WQ, WK, held, total, positions, table),
                         *(g * threads + thread, first, count, period, length, eps),
                     )
-            if copied > 0:
-                for c in T.serial(-(-tokens * copied // threads)):
-                    at = c * threads + thread
-                    row = first + at // copied
-                    head = shape.normalized + at // parts[1] % shape.heads_v
-                    if at < tokens * copied and row < count:
-                        for v in T.vectorized(vector):
-                            held[0, 0, v] = X[row, head, at % parts[1], v]
-                        for v in T.vectorized(vector):
-                            Y[row, head, at % parts[1], v] = held[0, 0, v]
+            for c in T.serial(copy_rounds - early):
+                at = (early + c) * threads + thread
+                piece.read_value(X, moving, 0, at, first, count)
+                piece.write_value(Y, moving, 0, at, first, count)
 
     return entry.with_attr("global_symbol", "fused_qk_norm_rope")

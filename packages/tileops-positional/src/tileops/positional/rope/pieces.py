@@ -89,27 +89,58 @@ def pieces(shape: RotaryShape, config: RotaryConfig) -> Any:
     vector, span, tokens = config.vector, config.span, config.tokens
     lanes = span // vector
     items = tokens * shape.heads * lanes
-    heads_q, whole = shape.heads_q, shape.pairs % span == 0
+    whole = shape.pairs % span == 0
     # Where an item's two accesses stand in a head, in accesses.
     stride, apart = (2, 1) if shape.interleaved else (1, shape.pairs // vector)
+    width, rest = config.rest_vector, max(config.rest(shape), 1)
+    copies = tokens * shape.heads * rest
+    start = shape.rotary_dim // width
+
+    def parts(size: int) -> int:
+        """Accesses of a head."""
+        return shape.head_dim // size
 
     @T.macro
-    def read(Q, K, held, i, item, first, across, count):
+    def load(q, k, held, i, n, row, head, access, size, count):
+        """held[i, n] = that access of a head."""
+        Q = T.make_tensor_from_addr(q, (count * shape.heads_q * parts(size), size), shape.dtype)
+        K = T.make_tensor_from_addr(k, (count * shape.heads_k * parts(size), size), shape.dtype)
+        at = T.alloc_local((1,), "int64")
+        if shape.heads_k == 0 or head < shape.heads_q:
+            at[0] = (row * shape.heads_q + head) * parts(size) + access
+            for v in T.vectorized(size):
+                held[i, n, v] = Q[at[0], v]
+        else:
+            at[0] = (row * shape.heads_k + (head - shape.heads_q)) * parts(size) + access
+            for v in T.vectorized(size):
+                held[i, n, v] = K[at[0], v]
+
+    @T.macro
+    def store(q, k, held, i, n, row, head, access, size, count):
+        """That access of a head = held[i, n]. At a number of its own: a store at an index that is
+        a sum may become four.
+        """
+        Q = T.make_tensor_from_addr(q, (count * shape.heads_q * parts(size), size), shape.dtype)
+        K = T.make_tensor_from_addr(k, (count * shape.heads_k * parts(size), size), shape.dtype)
+        at = T.alloc_local((1,), "int64")
+        if shape.heads_k == 0 or head < shape.heads_q:
+            at[0] = (row * shape.heads_q + head) * parts(size) + access
+            for v in T.vectorized(size):
+                Q[at[0], v] = held[i, n, v]
+        else:
+            at[0] = (row * shape.heads_k + (head - shape.heads_q)) * parts(size) + access
+            for v in T.vectorized(size):
+                K[at[0], v] = held[i, n, v]
+
+    @T.macro
+    def read(q, k, held, i, item, first, across, count):
         """held[i] = both accesses of the item, where there is one."""
         row = first + item // (shape.heads * lanes)
         head = item // lanes % shape.heads
         lane = across * lanes + item % lanes
         if item < items and row < count and (whole or lane < shape.pairs // vector):
-            if head < heads_q:
-                for v in T.vectorized(vector):
-                    held[i, 0, v] = Q[row, head, lane * stride, v]
-                for v in T.vectorized(vector):
-                    held[i, 1, v] = Q[row, head, lane * stride + apart, v]
-            else:
-                for v in T.vectorized(vector):
-                    held[i, 0, v] = K[row, head - heads_q, lane * stride, v]
-                for v in T.vectorized(vector):
-                    held[i, 1, v] = K[row, head - heads_q, lane * stride + apart, v]
+            load(q, k, held, i, 0, row, head, lane * stride, vector, count)
+            load(q, k, held, i, 1, row, head, lane * stride + apart, vector, count)
 
     @T.macro
     def turn(held, cosines, sines, i, token, lane):
@@ -140,55 +171,37 @@ def pieces(shape: RotaryShape, config: RotaryConfig) -> Any:
                 held[i, 1, v] = T.cast(b[0] * c[v] + a[0] * s[v], shape.dtype)
 
     @T.macro
-    def write(QO, KO, held, cosines, sines, i, item, first, across, count):
+    def write(q_out, k_out, held, cosines, sines, i, item, first, across, count):
         """The item's place in the result = held[i], rotated."""
         row = first + item // (shape.heads * lanes)
         head = item // lanes % shape.heads
         lane = across * lanes + item % lanes
         if item < items and row < count and (whole or lane < shape.pairs // vector):
             turn(held, cosines, sines, i, item // (shape.heads * lanes), item % lanes)
-            if head < heads_q:
-                for v in T.vectorized(vector):
-                    QO[row, head, lane * stride, v] = held[i, 0, v]
-                for v in T.vectorized(vector):
-                    QO[row, head, lane * stride + apart, v] = held[i, 1, v]
-            else:
-                for v in T.vectorized(vector):
-                    KO[row, head - heads_q, lane * stride, v] = held[i, 0, v]
-                for v in T.vectorized(vector):
-                    KO[row, head - heads_q, lane * stride + apart, v] = held[i, 1, v]
+            store(q_out, k_out, held, i, 0, row, head, lane * stride, vector, count)
+            store(q_out, k_out, held, i, 1, row, head, lane * stride + apart, vector, count)
 
     @T.macro
-    def copy_rest(q, k, q_out, k_out, rest, first, across, thread, count):
-        """What of each head is not rotated = the same of the input, in ``rest`` accesses."""
-        width = config.rest_vector
-        parts = (shape.head_dim // width, width)
-        start = shape.rotary_dim // width
-        Q = T.make_tensor_from_addr(q, (count, shape.heads_q, *parts), shape.dtype)
-        QO = T.make_tensor_from_addr(q_out, (count, shape.heads_q, *parts), shape.dtype)
-        K = T.make_tensor_from_addr(k, (count, max(shape.heads_k, 1), *parts), shape.dtype)
-        KO = T.make_tensor_from_addr(k_out, (count, max(shape.heads_k, 1), *parts), shape.dtype)
-        moving = T.alloc_local((width,), shape.dtype)
-        for a in T.serial(-(-tokens * shape.heads * rest // config.threads)):
-            at = a * config.threads + thread
-            row = first + at // (shape.heads * rest)
+    def read_rest(q, k, moving, i, at, first, across, count):
+        """moving[i] = access ``at`` of the block to what is not rotated, where there is one."""
+        row = first + at // (shape.heads * rest)
+        if at < copies and row < count and across == 0:
             head = at // rest % shape.heads
-            if at < tokens * shape.heads * rest and row < count and across == 0:
-                if head < heads_q:
-                    for v in T.vectorized(width):
-                        moving[v] = Q[row, head, start + at % rest, v]
-                    for v in T.vectorized(width):
-                        QO[row, head, start + at % rest, v] = moving[v]
-                else:
-                    for v in T.vectorized(width):
-                        moving[v] = K[row, head - heads_q, start + at % rest, v]
-                    for v in T.vectorized(width):
-                        KO[row, head - heads_q, start + at % rest, v] = moving[v]
+            load(q, k, moving, i, 0, row, head, start + at % rest, width, count)
+
+    @T.macro
+    def write_rest(q_out, k_out, moving, i, at, first, across, count):
+        """The access's place in the result = moving[i]."""
+        row = first + at // (shape.heads * rest)
+        if at < copies and row < count and across == 0:
+            head = at // rest % shape.heads
+            store(q_out, k_out, moving, i, 0, row, head, start + at % rest, width, count)
 
     return SimpleNamespace(
         read=read,
         write=write,
-        copy_rest=copy_rest,
+        read_rest=read_rest,
+        write_rest=write_rest,
         angles=angle_pieces(
             pairs=shape.pairs,
             span=span,

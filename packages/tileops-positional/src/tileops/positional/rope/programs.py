@@ -40,7 +40,8 @@ def rope(shape: RotaryShape, config: RotaryConfig) -> Any:
     lanes = span // vector
     items = tokens * shape.heads * lanes
     rounds = -(-items // threads)
-    rest = (shape.head_dim - shape.rotary_dim) // config.rest_vector if shape.copies_rest else 0
+    rest, rest_batch = config.rest(shape), config.rest_batch
+    rest_rounds = -(-tokens * shape.heads * rest // threads)
     piece = pieces(shape, config)
 
     @T.prim_func
@@ -60,20 +61,18 @@ def rope(shape: RotaryShape, config: RotaryConfig) -> Any:
             block,
             across,
         ):
-            parts = (shape.head_dim // vector, vector)
-            Q = T.make_tensor_from_addr(q, (count, shape.heads_q, *parts), dtype)
-            QO = T.make_tensor_from_addr(q_out, (count, shape.heads_q, *parts), dtype)
-            K = T.make_tensor_from_addr(k, (count, max(shape.heads_k, 1), *parts), dtype)
-            KO = T.make_tensor_from_addr(k_out, (count, max(shape.heads_k, 1), *parts), dtype)
             cosines = T.alloc_shared((tokens, span), "float32")
             sines = T.alloc_shared((tokens, span), "float32")
             held = T.alloc_local((batch, 2, vector), dtype)
+            moving = T.alloc_local((max(rest_batch, 1), 1, config.rest_vector), dtype)
             thread = T.get_thread_binding()
             first = T.cast(block, "int64") * tokens
 
-            # The first items are on their way while the angles are worked out.
+            # The first accesses are on their way while the angles are worked out.
             for i in T.unroll(batch):
-                piece.read(Q, K, held, i, i * threads + thread, first, across, count)
+                piece.read(q, k, held, i, i * threads + thread, first, across, count)
+            for i in T.unroll(rest_batch):
+                piece.read_rest(q, k, moving, i, i * threads + thread, first, across, count)
             piece.angles(
                 cosines,
                 sines,
@@ -87,19 +86,30 @@ def rope(shape: RotaryShape, config: RotaryConfig) -> Any:
                 length,
                 scale,
             )
+            # What needs no angles is stored before all are there.
+            for i in T.unroll(rest_batch):
+                piece.write_rest(
+                    q_out, k_out, moving, i, i * threads + thread, first, across, count
+                )
             T.sync_threads()
             for i in T.unroll(batch):
                 piece.write(
-                    QO, KO, held, cosines, sines, i, i * threads + thread, first, across, count
+                    *(q_out, k_out, held, cosines, sines, i),
+                    *(i * threads + thread, first, across, count),
                 )
             for r in T.serial(-(-rounds // batch) - 1):
                 for i in T.unroll(batch):
                     item = ((r + 1) * batch + i) * threads + thread
-                    piece.read(Q, K, held, i, item, first, across, count)
+                    piece.read(q, k, held, i, item, first, across, count)
                 for i in T.unroll(batch):
                     item = ((r + 1) * batch + i) * threads + thread
-                    piece.write(QO, KO, held, cosines, sines, i, item, first, across, count)
-            if rest > 0:
-                piece.copy_rest(q, k, q_out, k_out, rest, first, across, thread, count)
+                    piece.write(q_out, k_out, held, cosines, sines, i, item, first, across, count)
+            for r in T.serial(-(-rest_rounds // max(rest_batch, 1)) - 1):
+                for i in T.unroll(rest_batch):
+                    at = ((r + 1) * rest_batch + i) * threads + thread
+                    piece.read_rest(q, k, moving, i, at, first, across, count)
+                for i in T.unroll(rest_batch):
+                    at = ((r + 1) * rest_batch + i) * threads + thread
+                    piece.write_rest(q_out, k_out, moving, i, at, first, across, count)
 
     return entry.with_attr("global_symbol", "rope")

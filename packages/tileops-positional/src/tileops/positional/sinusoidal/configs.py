@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from tileops.positional.accesses import ACCESS_BYTES, ITEMSIZE
+from tileops.positional.accesses import ACCESS_BYTES, ITEMSIZE, in_turn, spread
 
 __all__ = ["SinusoidalConfig", "choose_config"]
 
@@ -13,7 +13,7 @@ class SinusoidalConfig:
     """Columns to threads, rows one after the other.
 
     Attributes:
-        threads: threads of a block; each owns one access of a row.
+        threads: threads of a block; each owns one access of a row, or one of each half.
         vector: elements of one access.
         rows: rows that a block makes.
     """
@@ -23,13 +23,12 @@ class SinusoidalConfig:
     rows: int
 
 
-def choose_config(d_model: int, interleaved: bool, dtype: str) -> SinusoidalConfig:
-    """The layout for rows of ``d_model``, in which no access has sines of one half and cosines of
-    the other.
-
-    Untimed so far.
+def choose_config(seq_len: int, d_model: int, interleaved: bool, dtype: str) -> SinusoidalConfig:
+    """The layout for ``seq_len`` rows of ``d_model``, in which no access has sines of one half and
+    cosines of the other.
     """
-    whole = d_model if interleaved else d_model // 2
-    vector = math.gcd(whole, ACCESS_BYTES // ITEMSIZE[dtype])
-    accesses = d_model // vector
-    return SinusoidalConfig(min(256, max(32, 1 << (accesses - 1).bit_length())), vector, rows=8)
+    # Where the halves are apart, a thread has an access in each.
+    width = d_model if interleaved else d_model // 2
+    vector = math.gcd(width, ACCESS_BYTES // ITEMSIZE[dtype])
+    threads, across = spread(width // vector)
+    return SinusoidalConfig(threads, vector, in_turn(seq_len, across))

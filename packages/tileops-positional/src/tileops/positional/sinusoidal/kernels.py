@@ -49,7 +49,7 @@ class SinusoidalFwdInterface(KernelInterface):
 
 
 class SinusoidalKernel(Kernel):
-    """Fills the table; both of its sizes are dynamic."""
+    """Fills the table; both of its sizes are dynamic, but for what they say of the layout."""
 
     call: SinusoidalCall
 
@@ -57,7 +57,7 @@ class SinusoidalKernel(Kernel):
     def entry_for(cls, call: SinusoidalCall) -> tuple[Hashable, Callable[[], Program]]:
         dtype, arch = dtype_name(call.dtype), device_arch(call.device)
         interleaved = call.interleaved
-        config = choose_config(call.d_model, interleaved, dtype)
+        config = choose_config(call.seq_len, call.d_model, interleaved, dtype)
 
         def build_program() -> Program:
             return build(lambda: programs.sinusoidal(dtype, interleaved, config), arch=arch)
@@ -70,10 +70,11 @@ class SinusoidalKernel(Kernel):
     def prepare(self, *tensors: Any) -> Callable[..., None]:
         (table,) = tensors
         call = self.call
-        config = choose_config(call.d_model, call.interleaved, dtype_name(call.dtype))
+        config = choose_config(call.seq_len, call.d_model, call.interleaved, dtype_name(call.dtype))
         pairs = range(call.d_model // 2)
         words = tuple(turns([call.base ** (-2 * k / call.d_model) for k in pairs]))
-        across = -(-call.d_model // (config.vector * config.threads))
+        width = call.d_model if call.interleaved else call.d_model // 2
+        across = -(-width // (config.vector * config.threads))
         numbers = {
             "turns": device_turns(words, table.device).data_ptr(),
             "seq_len": call.seq_len,
