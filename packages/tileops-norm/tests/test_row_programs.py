@@ -148,7 +148,9 @@ def test_a_program_is_launched_with_what_its_op_has(op: Any, build: Build, names
 
 @functools.cache
 def built(op: Any, build: Build, arch: str) -> tilelang_backend.Program:
-    return tilelang_backend.build(lambda: programs.program(op, build), arch=arch)
+    return tilelang_backend.build(
+        lambda: programs.program(op, build), arch=arch, pass_configs=programs.PASS_CONFIGS
+    )
 
 
 def chosen(op: Any, n: int, dtype: str, arch: str, **more: Any) -> Build:

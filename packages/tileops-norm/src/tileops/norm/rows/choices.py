@@ -113,8 +113,10 @@ def _registers(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> Confi
     #   (56.7): 448 of 2 56.9, 224 of 4 58.5
     # layer_norm 2048x4096 fp16 (9.8): 128 of 4 11.9, 256 of 2 13.1; 8192x1600 of float32 (26.1):
     #   128 of 4 27.5, 224 of 2 33.8; ada_layer_norm 8192x2432 (20.2): 64 of 5 29.0, 160 of 2 32.2
+    # rms_norm_per_token_quant 2048x4096 (8.0): 128 of 4 8.3, 256 of 2 9.3; hot 5.3 and 6.9; of a
+    #   sum (15.8) 17.0 and 17.0, hot 15.1 and 14.3
     several = 2
-    if op.statistics == "layer" or (op.added and not op.quantized and chunks <= 512):
+    if op.statistics == "layer" or (op.added != op.quantized and chunks <= 512):
         several = 4
     # RMSNorm 2048x4096 (9.8): 10.4 with no_l1, 10.8 with const; hot (6.4) 6.8 and 6.6
     # RMSNorm 2048x8192 (17.1): 512 threads of 2 18.5, 256 of 4 18.8
@@ -132,7 +134,7 @@ def _registers(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> Confi
         lanes,
         max(128 // lanes, 1),
         vector,
-        early=accesses <= 2,
+        early=accesses <= (4 if op.quantized else 2),
         phased=phased,
         blocks_per_sm=max(1024 // lanes, 1) if crowded else 1,
         load="no_l1",
@@ -159,19 +161,22 @@ def _many(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> WideConfig
     size = n * ITEMSIZE[dtype]
     if arch not in _CLUSTERS or phased:
         return None
-    # Of a quantized row each thread has two accesses at most: more take more registers than leave
-    # room for 1024 threads twice.
     widest = 32 * 1024 if op.quantized else 64 * 1024
     if vector * ITEMSIZE[dtype] < ACCESS_BYTES or not 6 * 1024 <= size <= widest:
         return None
     chunks = n // vector
     if op.quantized:
+        # rms_norm_per_token_quant, accesses of 4 in one group and room for 1536 threads, against 2
+        #   and 2048: 32768x4096 (96.5) 94.9 and 96.9; 32768x8192 (189.8) 186.3 and 192.6;
+        #   16384x16384 (189.7) 185.9 and 200.6; registers at best 99.6, 199.4, 187.9
+        # of a sum, 2 and 2048: 32768x4096 (219.9) 219.1; 32768x8192 (440.6) 435.9; 16384x16384
+        #   (440.5) 434.2; room for 1536 218.3, 433.7, -; registers at best 239.8, 473.9, 462.7
+        accesses, unroll, room = (2, 2, 2048) if op.added else (4, 4, 1536)
         # Where some threads' last access is outside the row, registers for 2048 threads have not
-        # been enough with a weight of float32: 7000 spilled 16 bytes, 9000 of a sum 72. Blocks of
-        # which but one fits wait at their barriers.
-        accesses, unroll, room = 2, 2, 2048
-        if chunks % 64:
-            room = 1280 if op.added else 1536
+        # been enough with a weight of float32: 9000 of a sum spilled 72 bytes. Blocks of which but
+        # one fits wait at their barriers.
+        if chunks % 64 and op.added:
+            room = 1280
         if _whole_warps(-(-chunks // accesses)) > room // 2:
             return None
     elif op.added:
@@ -210,22 +215,83 @@ def _many(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> WideConfig
     )
 
 
-def _on_chip(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> WideConfig:
+def _on_chip(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> Config:
     """One block a row, or one cluster: in registers and shared memory."""
     vector, phased = layout(n, dtype, aligned)
     size = n * ITEMSIZE[dtype]
     chunks = _chunks(n, vector, phased)
+    full = vector * ITEMSIZE[dtype] == ACCESS_BYTES
+    if arch in _CLUSTERS and op.statistics == "rms" and not op.quantized and full and not phased:
+        split = _split(op, chunks, size, vector)
+        if split is not None:
+            return split
     cluster = 1
     if arch in _CLUSTERS:
         cluster = min(_power_of_two(-(-size // (256 * 1024))), MAX_CLUSTER)
     unroll = 8 if vector == 1 else 4
     threads, in_registers = (512, 0) if size <= 64 * 1024 else (1024, 4)
-    if vector * ITEMSIZE[dtype] < ACCESS_BYTES:
+    if not full:
         # A single element would take a register of its own: registers hold whole accesses only.
         in_registers = 0
+    if op.quantized:
+        # 4096x65536 of a sum (440.5): all in shared memory, by 2 452.2, by 4 465.9; 4 accesses in
+        #   registers 504.3; without a sum (189.8) 227.2 by 4, 235.3 with 4 in registers
+        in_registers, unroll = 0, 2 if op.added and full else unroll
     every = -(-chunks // (threads * cluster))
     in_shared = max(-(-(every - in_registers) // unroll), 1) * unroll
     return WideConfig(threads, vector, in_registers, in_shared, unroll, cluster, phased)
+
+
+def _split(op: RowOp, chunks: int, size: int, vector: int) -> Config | None:
+    """A row in a cluster of blocks, of sums of squares; None where one block is as fast.
+
+    Several blocks on each multiprocessor, so that some read while others write. All rows have one
+    layout: TileLang 0.1.15 launches every kernel of a program in the first one's clusters, so that
+    few rows cannot have clusters of another size than many.
+    """
+    if size <= 64 * 1024:
+        return None
+    if size <= 256 * 1024 and (op.added or vector * 4 == ACCESS_BYTES):
+        # fused_add_rms_norm 2048x65536 (254.2): 256 threads of 4 accesses in a cluster of 8, 3
+        #   blocks 262.1; 512 of 2, 1 block 267.2; one block of 1024 280.1
+        # RMSNorm 4096x65536 of float32 (506.1): 512 of 4 530.1, one block of 1024 546.3
+        threads = _whole_warps(-(-chunks // (MAX_CLUSTER * 4)))
+        blocks = max((768 if op.added else 1024) // threads, 1)
+        return RowConfig(
+            threads,
+            1,
+            vector,
+            early=True,
+            cluster=MAX_CLUSTER,
+            blocks_per_sm=blocks,
+            load="no_l1",
+            columns="const_no_l1",
+            store="streaming",
+        )
+    if size <= 128 * 1024:
+        # RMSNorm 4096x65536 (251.4): one block of 1024 260.5; a cluster of 8 of 256 269.2, of 128
+        #   268.7; although 32 rows (4.0) take 7.1, and 4.6
+        return None
+    # RMSNorm 8192x131072 (1002): a cluster of 2, 512 threads of 16 accesses, 2 blocks 1063.9; one
+    #   block of 1024 1073.6, without hints 1094.0; a cluster of 8 of 512 1168
+    # 2048x262144 (501.1): a cluster of 8, 512 threads of 8 accesses, 2 blocks 542.9; 256 of 16, 3
+    #   blocks 540.9; a cluster of 2 of 1024 545.2, without hints 567.7; all by cp.async 582.7
+    cluster = 2 if size <= 256 * 1024 else MAX_CLUSTER
+    every = -(-chunks // (512 * cluster))
+    in_shared = max(-(-(every - 4) // 4), 1) * 4
+    blocks = 2 if in_shared <= 12 else 1
+    return WideConfig(
+        512,
+        vector,
+        4,
+        in_shared,
+        4,
+        cluster=cluster,
+        blocks_per_sm=blocks,
+        load="no_l1",
+        columns="const_no_l1",
+        store="streaming",
+    )
 
 
 def _streaming(n: int, dtype: str, aligned: bool, arch: str) -> WideConfig:

@@ -74,7 +74,11 @@ class RowKernel(Kernel):
         op, needed = cls.row_op, cls.build_for(call, arch)
 
         def build_program() -> Program:
-            return build(lambda: programs.program(op, needed), arch=arch)
+            return build(
+                lambda: programs.program(op, needed),
+                arch=arch,
+                pass_configs=programs.PASS_CONFIGS,
+            )
 
         return (op, needed, arch), build_program
 

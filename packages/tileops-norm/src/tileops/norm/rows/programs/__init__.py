@@ -22,7 +22,11 @@ from tileops.norm.rows.ops import RowOp
 from tileops.norm.rows.programs.registers import rows_in_registers
 from tileops.norm.rows.programs.wide import wide_rows
 
-__all__ = ["parameters", "program"]
+__all__ = ["PASS_CONFIGS", "parameters", "program"]
+
+#: Every barrier is written out: TileLang 0.1.15 would add some between a thread's write to shared
+#: memory and its own read of the same place.
+PASS_CONFIGS = {"tl.disable_thread_storage_sync": True}
 
 # In the order of a program's parameters.
 _TENSORS = (
