@@ -128,6 +128,12 @@ class HeldKernel(_ChannelNormKernel):
     program_name = "held"
 
 
+class RelayKernel(_ChannelNormKernel):
+    """A unit over many blocks, read twice by one launch."""
+
+    program_name = "relay"
+
+
 class SplitKernel(_ChannelNormKernel):
     """A unit of any size, read twice."""
 
@@ -183,6 +189,7 @@ class NothingKernel(Kernel):
 
 KERNEL_TYPES: Mapping[str, type[Kernel]] = {
     "held": HeldKernel,
+    "relay": RelayKernel,
     "split": SplitKernel,
     "columns": ColumnsKernel,
     "columns_split": ColumnsSplitKernel,
