@@ -22,6 +22,7 @@ from tileops.norm.channels.layouts import (
     ColumnsSplitLayout,
     FlatLayout,
     HeldLayout,
+    RelayLayout,
     SplitLayout,
 )
 
@@ -150,16 +151,20 @@ CASES = {
     "groups-no-bias": Case("group", (2, 64, 33, 32), BF16, 8, BF16, biased=False),
     "groups-of-a-cluster": Case("group", (2, 320, 64, 64), F16, 32, F16),
     "groups-of-a-cluster-odd": Case("group", (1, 6, 173, 171), F32, 3, F32, mean=-100.0),
+    "groups-relay": Case("group", (5, 64, 344, 328), F16, 8, F16),
     "groups-split": Case("group", (1, 3, 1501, 1501), F16, 3, F16, mean=10.0),
     "groups-split-across-channels": Case("group", (1, 24, 401, 402), F16, 6, F32),
     "instances": Case("instance", (3, 5, 33), F16, affine=F16, running=F32),
     "instances-of-eight": Case("instance", (900, 7, 8), BF16, running=BF16),
     "instances-of-a-cluster": Case("instance", (2, 9, 128, 130), F32, affine=F32, running=F32),
+    "instances-relay": Case("instance", (3, 7, 904, 901), F32, affine=F32, running=F32),
     "instances-split": Case("instance", (1, 5, 3, 701, 703), F16, affine=F32, running=F32),
     "batch": Case("batch", (7, 5, 40), BF16, **TRAINS),
     "batch-averages": Case("batch", (7, 5, 12, 12), F32, **AVERAGES),
     "batch-of-a-cluster": Case("batch", (64, 50, 28, 28), F16, **TRAINS),
     "batch-of-a-cluster-averages": Case("batch", (40, 9, 56, 56), F16, **AVERAGES),
+    "batch-relay": Case("batch", (64, 41, 116, 120), BF16, **TRAINS, mean=3.0),
+    "batch-relay-averages": Case("batch", (70, 30, 128, 127), F16, **AVERAGES),
     "batch-split": Case("batch", (61, 9, 100, 100), F16, **TRAINS, mean=3.0),
     "batch-split-averages": Case("batch", (300, 3, 71, 71), F16, **AVERAGES),
     "batch-columns": Case("batch", (64, 200, 7, 7), F16, **TRAINS),
@@ -187,6 +192,24 @@ FORCED: dict[str, tuple[Case, Any]] = {
     "held-wide": (
         Case("group", (3, 8, 500)),
         HeldLayout(1, 256, 1, 2, 8, straddle=False, wide=True),
+    ),
+    "relay-of-one-unit": (
+        Case("group", (1, 3, 1501, 8), F32, 1, F32, biased=False, mean=100.0),
+        RelayLayout(256, 4, 4, 8),
+    ),
+    "relay-of-many-units": (
+        Case("instance", (90, 70, 152), BF16, running=BF16),
+        RelayLayout(256, 8, 4, 8),
+    ),
+    # 401 parts: more than a block has threads, to be merged by some of them twice.
+    "relay-of-many-parts": (
+        Case("group", (2, 3, 2188, 1000), F16, 1),
+        RelayLayout(256, 8, 4, 8),
+    ),
+    # Segments that end inside an access of a warp, and parts that end inside a segment.
+    "relay-of-a-batch": (
+        Case("batch", (1037, 7, 24), F16, **TRAINS, mean=-30.0),
+        RelayLayout(256, 8, 4, 8),
     ),
     "split-of-large-blocks": (
         Case("group", (3, 16, 35, 40), F16, 2, F32, mean=100.0),
@@ -222,6 +245,7 @@ def test_is_right_where_another_is_chosen(name: str, monkeypatch: pytest.MonkeyP
 
 #: One case for each program.
 EACH = ["groups-of-a-block", "groups-of-a-cluster", "groups-split", "instances-split"]
+EACH += ["groups-relay", "instances-relay", "batch-relay", "batch-relay-averages"]
 EACH += ["batch-columns", "batch-columns-split", "batch-split-averages", "running"]
 
 
@@ -253,7 +277,7 @@ def test_a_cold_call_in_a_capture_is_refused() -> None:
         op(x)
 
 
-@pytest.mark.parametrize("name", EACH[1:7])
+@pytest.mark.parametrize("name", EACH[1:-1])
 def test_two_streams_share_no_workspace(name: str) -> None:
     case = CASES[name]
     op, streams = case.op(), [torch.cuda.Stream() for _ in range(2)]

@@ -19,6 +19,7 @@ from tileops.norm.channels.layouts import (
     FlatLayout,
     HeldLayout,
     NothingLayout,
+    RelayLayout,
     SplitLayout,
     choose_layout,
     columns_of,
@@ -55,9 +56,9 @@ def fits(shape: Shape, layout: Any, dtype: str, arch: str, processors: int) -> N
     assert vector * ITEMSIZE[dtype] <= 16
     assert workspace >= 0
     assert getattr(layout, "cluster", 1) in ((1, 2, 4, 8) if arch in layouts.CLUSTERS else (1,))
-    if isinstance(layout, (HeldLayout, SplitLayout)):
+    if isinstance(layout, (HeldLayout, RelayLayout, SplitLayout)):
         assert shape.run % vector == 0
-        assert layout.straddle or shape.space % vector == 0
+        assert getattr(layout, "straddle", False) or shape.space % vector == 0
         size = shape.size // vector
         if not getattr(layout, "wide", False):
             assert size < 2**31
@@ -66,11 +67,14 @@ def fits(shape: Shape, layout: Any, dtype: str, arch: str, processors: int) -> N
         assert layout.cluster * layout.lanes * layout.accesses >= size
         assert layout.accesses * vector * ITEMSIZE[dtype] <= 208  # bytes of a thread's registers
         assert layout.cluster == 1 or (layout.units == 1 and layout.lanes % 32 == 0)
-    elif isinstance(layout, SplitLayout):
+    elif isinstance(layout, (RelayLayout, SplitLayout)):
         parts, part = int(numbers["parts"]), int(numbers["part"])
         assert parts * part >= size > (parts - 1) * part
         assert shape.units * parts < 2**31
         assert part < 2**31
+        if isinstance(layout, RelayLayout):
+            assert parts <= numbers["lead"] <= shape.units * parts < 2**30
+            assert size * vector * shape.units < 2**31
     elif isinstance(layout, FlatLayout):
         assert shape.space % vector == 0
         assert layout.wide or shape.elements < 2**31
@@ -115,15 +119,15 @@ CHOSEN = [
     (Shape("group", 8, 128, 1024, 32), "float16", HeldLayout(1, 512, 1, 1, 8, False, False)),
     (Shape("group", 2, 1280, 1024, 32), "float16", HeldLayout(2, 512, 1, 5, 8, False, False)),
     (Shape("group", 2, 320, 128**2, 32), "float16", HeldLayout(8, 256, 1, 10, 8, False, False)),
-    (Shape("group", 1, 512, 256**2, 32), "float16", SplitLayout(256, 8, 8, False, False)),
-    (Shape("group", 1, 128, 1024**2, 32), "float16", SplitLayout(512, 8, 4, False, False)),
+    (Shape("group", 1, 512, 256**2, 32), "float16", RelayLayout(256, 8, 4, 8)),
+    (Shape("group", 1, 128, 1024**2, 32), "float16", RelayLayout(256, 8, 4, 8)),
     (Shape("group", 4, 256, 1023, 32), "float16", HeldLayout(1, 256, 1, 4, 8, True, False)),
     (Shape("instance", 1, 256, 64**2), "float32", HeldLayout(1, 256, 1, 4, 4, False, False)),
     (Shape("instance", 2, 320, 8**3), "float16", HeldLayout(1, 32, 1, 2, 8, False, False)),
     (Shape("instance", 8, 64, 512**2), "float16", HeldLayout(8, 512, 1, 8, 8, False, False)),
-    (Shape("instance", 2, 32, 128**3), "float16", SplitLayout(512, 8, 4, False, False)),
+    (Shape("instance", 2, 32, 128**3), "float16", RelayLayout(256, 8, 4, 8)),
     (Shape("batch", 64, 256, 56**2), "float16", HeldLayout(8, 256, 1, 13, 8, False, False)),
-    (Shape("batch", 64, 64, 112**2), "float16", SplitLayout(256, 8, 4, False, False)),
+    (Shape("batch", 64, 64, 112**2), "float16", RelayLayout(256, 8, 4, 8)),
     (Shape("batch", 64, 2048, 49), "float16", ColumnsLayout(1, 256, 8, 16)),
     (Shape("batch", 8192, 1024, 1), "float16", ColumnsLayout(8, 512, 8, 16)),
     (Shape("batch", 131_072, 1024, 1), "float16", ColumnsSplitLayout(256, 8, 4)),
@@ -226,12 +230,13 @@ def test_all_launches_of_a_program_of_clusters_are_of_whole_clusters(
 
 
 @pytest.mark.parametrize(
-    "name", ["held", "split", "columns", "columns_split", "flat", "columns_running"]
+    "name", ["held", "relay", "split", "columns", "columns_split", "flat", "columns_running"]
 )
 def test_every_program_gets_its_numbers(name: str) -> None:
     """Whatever is no tensor among a program's parameters is a number of the launch."""
     made: dict[str, tuple[Shape, Any]] = {
         "held": (Shape("group", 2, 8, 64, 2), HeldLayout(1, 32, 4, 1, 8, False, False)),
+        "relay": (Shape("instance", 2, 8, 64), RelayLayout(256, 8, 4, 8)),
         "split": (Shape("instance", 2, 8, 64), SplitLayout(256, 8, 4, False, False)),
         "columns": (Shape("batch", 2, 8, 49), ColumnsLayout(1, 512, 8, 1)),
         "columns_split": (Shape("batch", 2, 8, 49), ColumnsSplitLayout(512, 8, 4)),

@@ -309,8 +309,8 @@ def relay_layout(
     split 23.1. So it serves what is between the least tensor and the largest unit that it won at,
     on cards whose L2 is as large as that one's, 50 MB, or larger.
 
-    Parts of 16 KiB took up to 16% more in these cases, blocks of 512 threads up to 29%, no hints up
-    to 15%.
+    In these six cases parts of 16 KiB took up to 14% more, and accesses without hints 3 to 15%. Of
+    those without hints, blocks of 512 threads took 7 to 21% more.
     """
     whole = vector * ITEMSIZE[dtype] == ACCESS_BYTES and not straddle
     large = shape.elements * ITEMSIZE[dtype] >= 2**26 and shape.elements < 2**31

@@ -87,9 +87,7 @@ def relay(traits: Traits, layout: RelayLayout) -> Any:
             out[v] = T.cast(
                 (T.cast(held[i, v], "float32") - mean) * (reciprocal * scale) + offset, dtype
             )
-        T.call_extern(
-            "handle", f"rows::put<{width}, {past}>", y + at * width, T.address_of(out[0])
-        )
+        T.call_extern("handle", f"rows::put<{width}, {past}>", y + at * width, T.address_of(out[0]))
 
     @T.macro
     def merge_parts(S, state, partial, thread, unit, parts, part, size):
@@ -238,9 +236,7 @@ def relay(traits: Traits, layout: RelayLayout) -> Any:
                         if p < end:
                             at = piece.address(unit * pitch, p, inner, stride, magic, shift)
                             if mode == "group":
-                                piece.affine(
-                                    W, B, scale, offset, i, first, p, inner, magic, shift
-                                )
+                                piece.affine(W, B, scale, offset, i, first, p, inner, magic, shift)
                             j = i if mode == "group" else 0
                             write(y, values, i, at, told[0], told[1], scale[j], offset[j])
 
