@@ -162,11 +162,11 @@ def test_a_nan_of_any_bits_is_no_empty_slot(monkeypatch: pytest.MonkeyPatch) -> 
     """A slot with all bits set has no statistics yet: a NaN with all bits set ends the wait."""
     layout = RelayLayout(256, 4, 4, 8)
     monkeypatch.setattr(kernels, "choose_layout", lambda *_: layout)
-    x = torch.randn(4, 6, 20_000, device="cuda")
-    x[1].view(torch.int32).fill_(-1)
-    x[2, 3, 17] = torch.tensor(-1, dtype=torch.int32).view(torch.float32)
     op = GroupNormFwdOp(3)
     for _ in range(2):
+        x = torch.randn(4, 6, 20_000, device="cuda")
+        x[1].view(torch.int32).fill_(-1)
+        x.view(torch.int32)[2, 3, 17] = -1
         y = op(x)
         groups = x.double().view(4, 3, -1)
         spread = (groups.var(-1, correction=0, keepdim=True) + 1e-5).sqrt()
@@ -179,11 +179,10 @@ def test_a_nan_of_any_bits_is_no_empty_slot(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.gpu
 def test_many_launches_in_a_row_end() -> None:
     """Each takes its own tickets: what a launch leaves in the workspace is cleared by the next."""
-    op, x = GroupNormFwdOp(32), torch.randn(1, 512, 256, 256, device="cuda", dtype=torch.float16)
-    first = op(x)
+    op = GroupNormFwdOp(32)
+    given = [torch.randn(1, 512, 256, 256, device="cuda").half() for _ in range(3)]
+    first = [op(x) for x in given]
     assert [use.call.layout for use in op.iter_kernels()] == [LAYOUT]
-    for _ in range(200):
-        y = op(x)
-        assert y.data_ptr() != first.data_ptr()
     # Which block merges a unit's parts changes; in which order it does so, not.
-    assert torch.equal(y, first)
+    same = [(op(given[n % 3]) == first[n % 3]).all() for n in range(300)]
+    assert torch.stack(same).all()

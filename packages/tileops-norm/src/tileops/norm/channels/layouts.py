@@ -226,8 +226,8 @@ def choose_layout(
         if layout is not None:
             return layout
     # Blocks that hold a unit in the shared memory of up to all multiprocessors, launched together,
-    # would spare what is between these two the second read. On an H200 they took 177 us where split
-    # takes 201 ([2, 32, 128, 128, 128] by channels, float16), and more than it in the other six
+    # would spare what no cluster holds the second read. On an H200 they took 177 us where relay
+    # takes 171 ([2, 32, 128, 128, 128] by channels, float16), and more than split in the other six
     # cases: 57.2 against 56.7, 211 against 202, 93 against 86, 226 against 206, 174 against 88, 61
     # against 22.
     return (

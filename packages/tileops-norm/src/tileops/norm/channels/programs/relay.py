@@ -33,9 +33,10 @@ def relay(traits: Traits, layout: RelayLayout) -> Any:
     those of all first visits of its unit, since ``lead`` is at least a unit's parts; so these run
     already, or have ended, however few blocks a card runs at once.
 
-    Between the visits of a part ``lead`` other parts are read and fewer are written, which is below
-    what L2 holds: a unit, and what the running blocks need to be busy. First visits ask L2 to keep
-    what they read; second visits give it free, and write past it.
+    Between the visits of a part ``lead`` parts are read, those of a unit and some to keep the card
+    busy, and at most as many are written. Of the largest units that it is chosen for, that is 26 MB
+    read on an H200, half of what its L2 holds. First visits ask L2 to keep what they read; second
+    visits give it free, and write by accesses that do not ask for a place in it.
 
     The launch before it clears the counters and the slots, of which a workspace holds anything, and
     counts the batch: so the count is there for all that average by it.
@@ -47,7 +48,7 @@ def relay(traits: Traits, layout: RelayLayout) -> Any:
     affine_dtype, running = traits.affine or dtype, traits.running
     piece = pieces(traits, vector, False)
     width, warps, chunk = vector * ITEMSIZE[dtype], threads // 32, threads * unroll
-    keep, leave, past = (HINTS.index(hint) for hint in ("last", "first", "streaming"))
+    keep, leave, stream = (HINTS.index(hint) for hint in ("last", "first", "streaming"))
     prelude = device.SOURCE + PRELUDE + tickets.SOURCE
 
     def slots_of(workspace: Any, units: Any, parts: Any) -> Any:
@@ -81,13 +82,15 @@ def relay(traits: Traits, layout: RelayLayout) -> Any:
 
     @T.macro
     def write(y, held, i, at, mean, reciprocal, scale, offset):
-        """As the pieces' ``write``, past the caches."""
+        """As the pieces' ``write``, with a hint."""
         out = T.alloc_local((vector,), dtype)
         for v in T.unroll(vector):
             out[v] = T.cast(
                 (T.cast(held[i, v], "float32") - mean) * (reciprocal * scale) + offset, dtype
             )
-        T.call_extern("handle", f"rows::put<{width}, {past}>", y + at * width, T.address_of(out[0]))
+        T.call_extern(
+            "handle", f"rows::put<{width}, {stream}>", y + at * width, T.address_of(out[0])
+        )
 
     @T.macro
     def merge_parts(S, state, partial, thread, unit, parts, part, size):
