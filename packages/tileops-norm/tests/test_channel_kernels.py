@@ -19,6 +19,7 @@ from tileops.core.testing import GraphRecorder
 from tileops.norm import BatchNormFwdOp, GroupNormFwdOp, InstanceNormFwdOp
 from tileops.norm.channels import kernels
 from tileops.norm.channels.layouts import (
+    ColumnsLayout,
     ColumnsSplitLayout,
     FlatLayout,
     HeldLayout,
@@ -226,6 +227,15 @@ FORCED: dict[str, tuple[Case, Any]] = {
     "columns-split": (
         Case("batch", (300, 7, 25), F32, **TRAINS),
         ColumnsSplitLayout(256, 1, 4),
+    ),
+    # Tiles of 49 accesses, more than a warp has threads and no whole warps, in clusters.
+    "columns-of-clusters": (
+        Case("batch", (64, 2048, 7, 7), **TRAINS),
+        ColumnsLayout(2, 128, 8, 16),
+    ),
+    "columns-of-larger-clusters": (
+        Case("batch", (61, 2048, 7, 7), **TRAINS),
+        ColumnsLayout(4, 128, 8, 8),
     ),
     "flat-wide": (
         Case("batch", (30, 24, 10, 12), running=F32, own=False),

@@ -244,7 +244,8 @@ def held_layout(
 
     Measured on an H200 in float16, in us, as cluster x threads x accesses; ``u`` is units:
 
-    - 8 KiB, 256 u: 1x512x1 3.85, 1x256x2 3.93, 1x128x4 4.16, 2x128x2 4.28, 1x64x8 4.80
+    - 8 KiB, 256 u: 1x512x1 3.85, 1x256x2 3.93, 1x128x4 4.16, 2x128x2 4.28, 1x64x8 4.80; in
+      another run 3.96, 3.89 and 4.01, and of what is in L2 3.22, 3.05 and 3.16
     - 16 KiB, 256 u (float32): 1x256x4 4.80, 1x512x2 4.85, 2x128x4 4.91, 4x256x1 6.77
     - 80 KiB, 64 u: 2x512x5 6.41, 4x256x5 6.66, 8x128x5 6.65; split 12.1
     - 320 KiB, 64 u: 8x256x10 18.40, 16x128x10 17.84, 8x512x5 19.24, 4x512x10 22.2; split 22.0
@@ -286,7 +287,7 @@ def _lanes(part: int, blocks: int, most: int, processors: int) -> int:
     """Threads for ``part`` accesses: by the figures at ``held_layout``."""
     if part > 256 * most or (part > 1024 and blocks <= processors):
         return 512
-    if 64 < part <= 512 and blocks <= 4 * processors:
+    if 64 < part <= 256 and blocks <= 4 * processors:
         return power_of_two(part)
     return min(power_of_two(-(-part // 2)), 256)
 

@@ -135,10 +135,16 @@ def pieces(traits: Traits, vector: int, straddle: bool, wide: bool = False) -> A
         state[2] = both[3]
 
     @T.macro
-    def announce(barrier, thread, count):
-        """The block runs, and expects the statistics of ``count`` parts."""
+    def announce(barrier, box, thread, count):
+        """The block runs, and expects the statistics of ``count`` parts in ``box``."""
         if thread == 0:
-            T.call_extern("handle", "clusters::expect", T.address_of(barrier[0]), count * 12)
+            T.call_extern(
+                "handle",
+                "clusters::expect",
+                T.address_of(barrier[0]),
+                count * 12,
+                T.address_of(box[0, 0, 0]),
+            )
         T.call_extern("handle", "clusters::arrive")
 
     @T.macro

@@ -130,13 +130,18 @@ def _registers(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> Confi
     # compiler takes up to 96. Where some threads' last access is outside the row, they are not:
     # 15001 of a sum spilled 96 bytes with a weight of float32.
     crowded = op.quantized and accesses > 2 and n == lanes * accesses * vector
+    blocks = max(1024 // lanes, 1) if crowded else 1
+    # RMSNorm 32768x4095 (127.3): 7 blocks of 288 151, as many as the compiler leaves registers for
+    #   194.8
+    if phased and accesses <= 2 and not (op.added or op.quantized) and op.statistics == "rms":
+        blocks = max(2048 // lanes, 1)
     return RowConfig(
         lanes,
         max(128 // lanes, 1),
         vector,
         early=accesses <= (4 if op.quantized else 2),
         phased=phased,
-        blocks_per_sm=max(1024 // lanes, 1) if crowded else 1,
+        blocks_per_sm=blocks,
         load="no_l1",
     )
 
@@ -221,7 +226,7 @@ def _on_chip(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> Config:
     size = n * ITEMSIZE[dtype]
     chunks = _chunks(n, vector, phased)
     full = vector * ITEMSIZE[dtype] == ACCESS_BYTES
-    if arch in _CLUSTERS and op.statistics == "rms" and not op.quantized and full and not phased:
+    if arch in _CLUSTERS and not op.quantized and full and not phased:
         split = _split(op, chunks, size, vector)
         if split is not None:
             return split
@@ -243,54 +248,89 @@ def _on_chip(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> Config:
 
 
 def _split(op: RowOp, chunks: int, size: int, vector: int) -> Config | None:
-    """A row in a cluster of blocks, of sums of squares; None where one block is as fast.
+    """A row in a cluster of blocks; None where one block is as fast, or nothing was measured.
 
     Several blocks on each multiprocessor, so that some read while others write. All rows have one
     layout: TileLang 0.1.15 launches every kernel of a program in the first one's clusters, so that
     few rows cannot have clusters of another size than many.
     """
-    if size <= 64 * 1024:
+    wide = vector * 4 == ACCESS_BYTES  # float32
+    if size <= 64 * 1024 or (wide and size <= 128 * 1024):
+        # 8192x32768 of float32 (505.9): one block of 1024 514.7, a cluster of 4 of 512 513.6
         return None
-    if size <= 256 * 1024 and (op.added or vector * 4 == ACCESS_BYTES):
-        # fused_add_rms_norm 2048x65536 (254.2): 256 threads of 4 accesses in a cluster of 8, 3
-        #   blocks 262.1; 512 of 2, 1 block 267.2; one block of 1024 280.1
-        # RMSNorm 4096x65536 of float32 (506.1): 512 of 4 530.1, one block of 1024 546.3
-        threads = _whole_warps(-(-chunks // (MAX_CLUSTER * 4)))
-        blocks = max((768 if op.added else 1024) // threads, 1)
-        return RowConfig(
-            threads,
-            1,
-            vector,
-            early=True,
-            cluster=MAX_CLUSTER,
-            blocks_per_sm=blocks,
-            load="no_l1",
-            columns="const_no_l1",
-            store="streaming",
-        )
+    if op.statistics == "layer":
+        # layer_norm 4096x65536 (251.3): a cluster of 2 of 512, all in shared memory in one group
+        #   291.8, 4 accesses of 8 in registers 309.5; one block of 1024 314.3; a cluster of 8 of
+        #   256 in registers 357.7
+        if op.added or op.modulated or wide or size > 128 * 1024:
+            return None
+        return _halves(chunks, vector, 2, in_registers=0, unroll=8, hints=True)
+    if op.added:
+        # fused_add_rms_norm 4096x40960 (317.2): 320 threads of 4 accesses in a cluster of 4, 2
+        #   blocks 322.5; 160 in one of 8 335.2; one block of 1024 328.6
+        # 2048x65536 (254.2): 256 in a cluster of 8, 3 blocks 262.1; 512 in one of 4 281.7; one
+        #   block of 1024 280.1
+        # 2048x131072 (503.6): a cluster of 2 of 512 of 16 549.7, 2 of its blocks 580.2; 512 of 4
+        #   in one of 8 578.4; one block of 1024 603.7
+        if size > 128 * 1024:
+            cluster = 2 if size <= 256 * 1024 else MAX_CLUSTER
+            return _halves(chunks, vector, cluster, blocks=1, hints=True)
+        cluster = min(_power_of_two(-(-chunks // 1280)), MAX_CLUSTER)
+        return _quarters(chunks, vector, cluster, 768)
     if size <= 128 * 1024:
-        # RMSNorm 4096x65536 (251.4): one block of 1024 260.5; a cluster of 8 of 256 269.2, of 128
-        #   268.7; although 32 rows (4.0) take 7.1, and 4.6
-        return None
-    # RMSNorm 8192x131072 (1002): a cluster of 2, 512 threads of 16 accesses, 2 blocks 1063.9; one
-    #   block of 1024 1073.6, without hints 1094.0; a cluster of 8 of 512 1168
-    # 2048x262144 (501.1): a cluster of 8, 512 threads of 8 accesses, 2 blocks 542.9; 256 of 16, 3
-    #   blocks 540.9; a cluster of 2 of 1024 545.2, without hints 567.7; all by cp.async 582.7
-    cluster = 2 if size <= 256 * 1024 else MAX_CLUSTER
-    every = -(-chunks // (512 * cluster))
-    in_shared = max(-(-(every - 4) // 4), 1) * 4
-    blocks = 2 if in_shared <= 12 else 1
-    return WideConfig(
-        512,
+        # RMSNorm 4096x65536 (251.3): a cluster of 2 of 512 of 8 accesses 258.3, one block of 1024
+        #   260.4, a cluster of 8 of 256 of 4 269.2, one block of 512 of 16 274.3
+        return _halves(chunks, vector, 2, hints=True)
+    if size <= 256 * 1024 and wide:
+        # 4096x65536 of float32 (506.1): 512 of 4 in a cluster of 8 530.1, one block of 1024 546.3
+        return _quarters(chunks, vector, MAX_CLUSTER, 1024)
+    # 8192x131072 (1001.9): a cluster of 2 of 512 of 16 accesses 1051.3, with hints 1063.9 and
+    #   1085.7; one block of 1024 1073.5, without hints 1094.0; a cluster of 8 of 512 of 4 1168
+    # 2048x262144 (501.1): a cluster of 8 of 512 of 8 547.3, with hints 542.9 and 551.1; of 256 of
+    #   16 540.9 and 556.1; a cluster of 2 of 1024 545.2, without hints 567.7
+    return _halves(chunks, vector, 2 if size <= 256 * 1024 else MAX_CLUSTER)
+
+
+def _quarters(chunks: int, vector: int, cluster: int, room: int) -> RowConfig:
+    """Four accesses of each thread, in registers; blocks of up to ``room`` threads in all."""
+    threads = _whole_warps(-(-chunks // (cluster * 4)))
+    return RowConfig(
+        threads,
+        1,
         vector,
-        4,
-        in_shared,
-        4,
+        early=True,
         cluster=cluster,
-        blocks_per_sm=blocks,
+        blocks_per_sm=max(room // threads, 1),
         load="no_l1",
         columns="const_no_l1",
         store="streaming",
+    )
+
+
+def _halves(
+    chunks: int,
+    vector: int,
+    cluster: int,
+    *,
+    in_registers: int = 4,
+    unroll: int = 4,
+    blocks: int = 2,
+    hints: bool = False,
+) -> WideConfig:
+    """Blocks of 512 threads, two on each multiprocessor where they fit."""
+    every = -(-chunks // (512 * cluster))
+    in_shared = max(-(-(every - in_registers) // unroll), 1) * unroll
+    return WideConfig(
+        512,
+        vector,
+        in_registers,
+        in_shared,
+        unroll,
+        cluster=cluster,
+        blocks_per_sm=blocks if in_shared <= 12 else 1,
+        load="no_l1" if hints else "none",
+        columns="const_no_l1" if hints else "const",
+        store="streaming" if hints else "none",
     )
 
 

@@ -28,11 +28,13 @@ class AlibiConfig:
 def choose_config(num_heads: int, seq_len: int, dtype: str) -> AlibiConfig:
     """The layout for a table of ``num_heads`` heads of ``seq_len`` positions.
 
-    Threads and bands are shared out as the rows of a sinusoidal table are: the stores are alike.
+    Bands of a block, in µs on an H200 (y.fill_ of the same bytes): 32x2048 of bfloat16 (80.5), 16
+    62.1, 8 60.0, 4 59.4; 112x2048 (277.8), 209.6, 204.7, 202.2; 32x2047 (80.4), 65.9, 62.5, 62.9;
+    32x2048 of float32 (159.2), 120.7, 118.8, 116.5.
     """
     vector = ACCESS_BYTES // ITEMSIZE[dtype]
     if seq_len < vector:
         vector = 1  # an access would span more than two rows
     rows = vector // math.gcd(seq_len, vector)
     threads, across = spread(rows * seq_len // vector)
-    return AlibiConfig(threads, vector, rows, in_turn(-(-num_heads * seq_len // rows), across))
+    return AlibiConfig(threads, vector, rows, in_turn(-(-num_heads * seq_len // rows), across, 4))

@@ -90,7 +90,7 @@ def columns(traits: Traits, layout: ColumnsLayout) -> Any:
             start = rank * rows + row
 
             if cluster > 1:
-                piece.announce(barrier, thread, here * cluster)
+                piece.announce(barrier, theirs, thread, here * cluster)
             for i in T.unroll(accesses):
                 if active and start + i * step < samples:
                     for v in T.vectorized(vector):
@@ -154,6 +154,13 @@ def columns(traits: Traits, layout: ColumnsLayout) -> Any:
                             *(Y, values, i, T.cast(start + i * step, "int64") * width + at),
                             *(mean, reciprocal, offset),
                         )
+            if cluster > 1:
+                T.call_extern(
+                    "handle",
+                    "clusters::keep",
+                    T.address_of(barrier[0]),
+                    T.address_of(theirs[0, 0, 0]),
+                )
 
         if traits.counted and traits.averaged:
             # A cluster, as every launch of the program: see average_running.

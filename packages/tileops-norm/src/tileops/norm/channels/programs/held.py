@@ -90,7 +90,7 @@ def held(traits: Traits, layout: HeldLayout) -> Any:
             end = kept[2]
 
             if cluster > 1:
-                piece.announce(barrier, thread, warps)
+                piece.announce(barrier, partial, thread, warps)
             piece.read(X, values, accesses, base, lane, span, end, inner, stride, magic, shift)
             first = piece.first_channel(unit, groups, per)
             # A batch's or a sample's channel has one weight; those of a group come when they are

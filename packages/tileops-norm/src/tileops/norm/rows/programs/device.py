@@ -316,7 +316,7 @@ __device__ __forceinline__ float largest_of_row(float value, int thread, int ran
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
       __shared__ uint64_t barrier;
       // Announced late, since few rows come here.
-      if (thread == 0) clusters::expect(&barrier, kWarps * kCluster * 4);
+      if (thread == 0) clusters::expect(&barrier, kWarps * kCluster * 4, found);
       clusters::arrive();
       clusters::ready();
       if (thread % 32 < kCluster) {

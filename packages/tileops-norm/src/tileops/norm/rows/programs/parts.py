@@ -77,7 +77,7 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
     @T.macro
     def begin(s, at):
         if config.cluster > 1:
-            stats.announce(s.barrier, at)
+            stats.announce(s.box, s.barrier, at)
         s.factor[0] = 0.0
         s.distance[0] = 0.0
         s.largest[0] = 0.0

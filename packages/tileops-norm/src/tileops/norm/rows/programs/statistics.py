@@ -43,10 +43,16 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
             value[0] += T.shfl_xor(value[0], 1 << k)
 
     @T.macro
-    def announce(barrier, at):
+    def announce(box, barrier, at):
         """The block runs, and expects what ``share`` will send it."""
         if at.thread == 0:
-            T.call_extern("handle", "clusters::expect", T.address_of(barrier[0]), kinds * parts * 4)
+            T.call_extern(
+                "handle",
+                "clusters::expect",
+                T.address_of(barrier[0]),
+                kinds * parts * 4,
+                T.address_of(box[0, 0, 0]),
+            )
         T.call_extern("handle", "clusters::arrive")
 
     @T.macro

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch.special import erf
 
-from tileops.composite import baselines as _  # noqa: F401  # registers them
 from tileops.composite.ada_ln_zero_block import AdaLNZeroBlockFwdOp
 from tileops.composite.gated_mlp import GatedMLPFwdOp
 from tileops.composite.pre_norm_attention import PreNormAttentionFwdOp
