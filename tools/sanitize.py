@@ -129,6 +129,8 @@ def channel_calls() -> Iterator[Call]:
     yield channels_of(batch(False, 0.1), 33, 24, 7, 7, offset=3)
     yield channels_of(batch(False, 0.1), 64, 2048, 7, 7)
     yield channels_of(batch(True, 0.1), 64, 64, 112, 112)
+    yield channels_of(batch(True, None), 64, 64, 112, 112)
+    yield channels_of(instance(True, 0.1), 3, 7, 904, 901, dtype=F32)
 
 
 def rotated(op: Any, heads: int, dim: int, dtype: torch.dtype, **more: Any) -> Call:
