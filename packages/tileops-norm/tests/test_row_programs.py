@@ -170,7 +170,7 @@ def chosen(op: Any, n: int, dtype: str, arch: str, **more: Any) -> Build:
         (
             ops.LAYER_NORM,
             Build(513, "float16", RowConfig(64, 2, 8, True, phased=True), bias="float16"),
-            ("rows::get_edge<2>", "rows::get_clamped<16, 1>", "rows::put_edge<8, 2>"),
+            ("rows::get_edge<2>", "rows::get_clamped<16, 2, 1>", "rows::put_edge<8, 2>"),
         ),
         (
             ops.FUSED_ADD_RMS_NORM_PER_TOKEN_QUANT,

@@ -96,11 +96,11 @@ def select(op: RowOp, n: int, dtype: str, aligned: bool = True, arch: str = "sm_
 
 def _registers(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> Config:
     """One block a row, or several rows."""
-    # Stores are plain, although with ``.cs`` the figures below were as good or better, where each
-    # replay wrote the same y. Where outputs alternate, as a model's do, what is written with
-    # ``.cs`` is not in L2 for who reads it next: `tileops bench`, 2048x4096 hot, 9.6 with ``.cs``
-    # and 7.9 with plain stores (two runs, at commits 49a5e8d and 6292509); 262144x128, 34.2 and
-    # 33.7.
+    # Accesses are plain. Where each replay wrote the same y, loads that take no place in L1 and
+    # ``.cs`` stores were as good or better, and the figures below are with them; but where outputs
+    # alternate, as a model's do, what such accesses touched is sooner gone from L2. In three runs
+    # of `tileops bench`, 2048x4096: plain 10.1, hot 7.9; loads without L1 10.6, hot 9.4; with
+    # ``.cs`` besides 10.3, hot 9.6. 262144x128: 33.7, 34.1 and 34.2.
     vector, phased = layout(n, dtype, aligned)
     chunks = _chunks(n, vector, phased)
     if vector * ITEMSIZE[dtype] < 8:
@@ -108,7 +108,7 @@ def _registers(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> Confi
     # 262144x128 (33.4): 8 lanes of 2 accesses 33.6, 16 of 1 33.6, 4 of 4 34.9
     if chunks <= 64:
         lanes = _power_of_two(-(-chunks // 2))
-        return RowConfig(lanes, 128 // lanes, vector, True, load="no_l1")
+        return RowConfig(lanes, 128 // lanes, vector, True)
     # fused_add_rms_norm 2048x4096 (19.5): 128 threads of 4 accesses 17.9, 256 of 2 18.7; 4096x7168
     #   (56.7): 448 of 2 56.9, 224 of 4 58.5
     # layer_norm 2048x4096 fp16 (9.8): 128 of 4 11.9, 256 of 2 13.1; 8192x1600 of float32 (26.1):
@@ -142,7 +142,6 @@ def _registers(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> Confi
         early=accesses <= (4 if op.quantized else 2),
         phased=phased,
         blocks_per_sm=blocks,
-        load="no_l1",
     )
 
 
@@ -238,13 +237,19 @@ def _on_chip(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> Config:
     if not full:
         # A single element would take a register of its own: registers hold whole accesses only.
         in_registers = 0
+    every = -(-chunks // (threads * cluster))
+
+    def holding(in_registers: int, unroll: int) -> WideConfig:
+        in_shared = max(-(-(every - in_registers) // unroll), 1) * unroll
+        return WideConfig(threads, vector, in_registers, in_shared, unroll, cluster, phased)
+
     if op.quantized:
         # 4096x65536 of a sum (440.5): all in shared memory, by 2 452.2, by 4 465.9; 4 accesses in
         #   registers 504.3; without a sum (189.8) 227.2 by 4, 235.3 with 4 in registers
-        in_registers, unroll = 0, 2 if op.added and full else unroll
-    every = -(-chunks // (threads * cluster))
-    in_shared = max(-(-(every - in_registers) // unroll), 1) * unroll
-    return WideConfig(threads, vector, in_registers, in_shared, unroll, cluster, phased)
+        shared = holding(0, 2 if op.added and full else unroll)
+        if shared.shared_bytes(dtype) <= shared_limit(arch):
+            return shared
+    return holding(in_registers, unroll)
 
 
 def _split(op: RowOp, chunks: int, size: int, vector: int) -> Config | None:

@@ -162,36 +162,34 @@ __device__ __forceinline__ void get_shifted(void *to, int64_t from) {
   realign<kWords>(to, r, shift);
 }
 
-// As get_shifted of a row in [begin, end), at whose ends it reads no further: what is outside is
-// any number. The address of each word is moved inside, so that all lanes take one path.
-template <int kBytes, int kHint>
+// As get_shifted of a row in [begin, end), of elements of kItem bytes, whose ends it reads no byte
+// past: what is outside is zero.
+template <int kBytes, int kItem, int kHint>
 __device__ __forceinline__ void get_clamped(void *to, int64_t from, int64_t begin, int64_t end) {
-  constexpr int kWords = kBytes / 4;
-  const int64_t base = from & ~15ll;
-  const int64_t low = begin & ~15ll;
-  const int64_t high = (end - 1) & ~15ll;
-  uint32_t r[kWords + 4];
+  using Type = typename Word<kItem>::Type;
+  if (from - 15 >= begin && from + kBytes + 15 <= end) {
+    get_shifted<kBytes, kHint, true>(to, from);
+  } else {
 #pragma unroll
-  for (int i = 0; i <= kWords / 4; ++i) {
-    int64_t at = base + 16 * i;
-    at = at < low ? low : at > high ? high : at;
-    const uint4 v = load16<kHint, true>(at);
-    r[4 * i] = v.x, r[4 * i + 1] = v.y, r[4 * i + 2] = v.z, r[4 * i + 3] = v.w;
+    for (int i = 0; i < kBytes / kItem; ++i) {
+      const int64_t at = from + i * kItem;
+      Type v = 0;
+      if (at >= begin && at < end) get<kItem, kNone, true>(&v, at);
+      reinterpret_cast<Type *>(to)[i] = v;
+    }
   }
-  realign<kWords>(to, r, from & 15);
 }
 
 // The end of a row: of 16 bytes the elements from low up to high are read, the others are zeros.
-// Elements have kItem bytes. The 16 bytes are read as one, since one of them was asked for.
+// Elements have kItem bytes, and are read one by one: the rest may be outside of the tensor.
 template <int kItem>
 __device__ __forceinline__ void get_edge(void *to, int64_t from, int low, int high) {
   using Type = typename Word<kItem>::Type;
-  uint4 v = make_uint4(0, 0, 0, 0);
-  if (low < 16 / kItem && high > 0) v = load16<kNone, false>(from);
-  *reinterpret_cast<uint4 *>(to) = v;
 #pragma unroll
   for (int i = 0; i < 16 / kItem; ++i) {
-    if (i < low || i >= high) reinterpret_cast<Type *>(to)[i] = 0;
+    Type v = 0;
+    if (i >= low && i < high) get<kItem, kNone, false>(&v, from + i * kItem);
+    reinterpret_cast<Type *>(to)[i] = v;
   }
 }
 

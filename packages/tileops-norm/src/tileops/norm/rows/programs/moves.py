@@ -119,7 +119,7 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
                 else:
                     T.call_extern(
                         "handle",
-                        f"rows::get_clamped<{size}, {hint}>",
+                        f"rows::get_clamped<{size}, {ITEMSIZE[line.kind]}, {hint}>",
                         T.address_of(to[slot, 0]),
                         address(line, at, i),
                         *ends(line),
