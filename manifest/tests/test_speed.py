@@ -64,9 +64,9 @@ def test_an_op_among_thousands_reads_its_own_file(
     add_entry_root(thousands)
     path = next(iter(sorted(thousands.glob("norm/layer_norm*_fwd.toml"))))
     name = f"LayerNorm{path.stem.removeprefix('layer_norm').removesuffix('_fwd')}FwdOp"
-    start = time.perf_counter()
+    start = time.process_time()  # as above
     entry = load_entry(name)
-    spent = time.perf_counter() - start
+    spent = time.process_time() - start
     loading._index.cache_clear()
     assert entry.name == name
     assert read == [path]

@@ -53,8 +53,9 @@ def test_each_check_of_each_case_is_a_test(tmp_path: Path) -> None:
     assert done.returncode == 1, done.stderr
     lines = done.stdout.splitlines()
     assert (
-        "PlantedNoCaseFwdOp: has-case: PlantedNoCaseFwdOp has a compile boundary and no compile "
-        "case; register one in the module that its family's entry point of tileops.contracts names"
+        "PlantedNoCaseFwdOp: has-case: PlantedNoCaseFwdOp has no compile case; register one in the "
+        "module that its family's entry point of tileops.contracts names, and install the family "
+        "again where that point is new"
     ) in lines
     name = "tileops-contract::PlantedNoCaseFwdOp::has-case"
     assert [line for line in lines if line.startswith(f"FAILED {name}")] != []
