@@ -13,6 +13,7 @@ import pytest
 
 from tileops.core import tilelang_backend
 from tileops.norm.channels import layouts
+from tileops.norm.channels.choices import choose_layout
 from tileops.norm.channels.layouts import (
     ColumnsLayout,
     ColumnsRunningLayout,
@@ -22,7 +23,6 @@ from tileops.norm.channels.layouts import (
     NothingLayout,
     RelayLayout,
     SplitLayout,
-    choose_layout,
     columns_of,
 )
 from tileops.norm.channels.numbers import launch_numbers

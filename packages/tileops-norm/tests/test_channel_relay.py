@@ -15,7 +15,11 @@ import torch
 from tileops.core import tilelang_backend
 from tileops.norm import GroupNormFwdOp
 from tileops.norm.channels import kernels, tickets
-from tileops.norm.channels.layouts import RelayLayout, SplitLayout, choose_layout
+from tileops.norm.channels.choices import choose_layout
+from tileops.norm.channels.layouts import (
+    RelayLayout,
+    SplitLayout,
+)
 from tileops.norm.channels.numbers import launch_numbers
 from tileops.norm.channels.pieces import PASS_CONFIGS
 from tileops.norm.channels.programs.relay import PARAMETERS, relay

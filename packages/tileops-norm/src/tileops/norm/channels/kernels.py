@@ -14,7 +14,10 @@ from tileops.core.dtypes import dtype_name
 from tileops.core.tilelang_backend import Program, build, device_arch, launcher
 from tileops.norm.cards import MULTIPROCESSORS
 from tileops.norm.channels.call import ChannelNormCall
-from tileops.norm.channels.layouts import Layout, choose_layout
+from tileops.norm.channels.choices import choose_layout
+from tileops.norm.channels.layouts import (
+    Layout,
+)
 from tileops.norm.channels.layouts import Program as Name
 from tileops.norm.channels.numbers import launch_numbers
 from tileops.norm.channels.pieces import PASS_CONFIGS

@@ -1,4 +1,4 @@
-"""Which program serves a channel norm's sizes, and how it is laid out.
+"""How the channel norms' programs are laid out.
 
 Pure Python: no torch, no TileLang. Dtypes are TileLang's names. An *access* is what a thread moves
 at once, ``vector`` elements. Layouts hold what a program is built for; everything else about the
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 from tileops.norm.channels.shapes import Shape
-from tileops.norm.rows.configs import ACCESS_BYTES, ITEMSIZE, MAX_CLUSTER
 
 __all__ = [
     "CLUSTERS",
@@ -27,8 +26,8 @@ __all__ = [
     "Program",
     "RelayLayout",
     "SplitLayout",
-    "choose_layout",
     "columns_of",
+    "power_of_two",
 ]
 
 Program = Literal[
@@ -208,135 +207,6 @@ class Columns(NamedTuple):
     tiles: int
 
 
-def choose_layout(
-    shape: Shape, dtype: str, aligned: bool, own: bool, arch: str, processors: int
-) -> Layout:
-    """The layout for ``shape`` on a card with ``processors`` multiprocessors.
-
-    ``aligned`` says that x starts at a multiple of 16 bytes; ``own``, that the statistics are the
-    input's.
-    """
-    if shape.elements == 0:
-        return NothingLayout()
-    if not own:
-        return _running_layout(shape, dtype, aligned)
-    vector, straddle = _vector(shape, dtype, aligned)
-    if shape.mode == "batch" and vector * ITEMSIZE[dtype] < ACCESS_BYTES // 2:
-        layout = _columns_layout(shape, dtype, aligned, arch, processors)
-        if layout is not None:
-            return layout
-    # Blocks that hold a unit in the shared memory of up to all multiprocessors, launched together,
-    # would spare what no cluster holds the second read. On an H200 they took 177 us where relay
-    # takes 171 ([2, 32, 128, 128, 128] by channels, float16), and more than split in the other six
-    # cases: 57.2 against 56.7, 211 against 202, 93 against 86, 226 against 206, 174 against 88, 61
-    # against 22.
-    return (
-        held_layout(shape, dtype, vector, straddle, arch, processors)
-        or relay_layout(shape, dtype, vector, straddle, arch)
-        or split_layout(shape, dtype, vector, straddle)
-    )
-
-
-def held_layout(
-    shape: Shape, dtype: str, vector: int, straddle: bool, arch: str, processors: int
-) -> HeldLayout | None:
-    """Registers: up to 52 KiB of a unit a block, a cluster of blocks where one is not enough.
-
-    Measured on an H200 in float16, in us, as cluster x threads x accesses; ``u`` is units:
-
-    - 8 KiB, 256 u: 1x512x1 3.85, 1x256x2 3.93, 1x128x4 4.16, 2x128x2 4.28, 1x64x8 4.80; in
-      another run 3.96, 3.89 and 4.01, and of what is in L2 3.22, 3.05 and 3.16
-    - 16 KiB, 256 u (float32): 1x256x4 4.80, 1x512x2 4.85, 2x128x4 4.91, 4x256x1 6.77
-    - 80 KiB, 64 u: 2x512x5 6.41, 4x256x5 6.66, 8x128x5 6.65; split 12.1
-    - 320 KiB, 64 u: 8x256x10 18.40, 16x128x10 17.84, 8x512x5 19.24, 4x512x10 22.2; split 22.0
-    - 392 KiB, 256 u: 8x256x13 75.6, 4x512x13 77.3, 16x256x7 82.8, 8x512x7 96.6; split 88.2
-    - 512 KiB, 512 u: 8x512x8 156.6, 16x256x8 158.3, 16x512x4 184.7; split 206.3
-    - 1.5 MiB, 64 u: split 86.0, 16x512x13 90.2
-    - 2 MiB, 32 u: split 56.7, 16x1024x8 64.0
-
-    Clusters of 16, which not every card launches, won in one case of five, by 3%.
-
-    Weights of a group that were fetched before the statistics were known gained nothing (1x256x2
-    3.93 against 3.92) and cost up to a fifth (4x256x5 7.28 against 6.66, 16x256x5 21.8 against
-    18.3).
-    """
-    accesses = shape.size // vector
-    most = min(MOST_HELD * ACCESS_BYTES // (vector * ITEMSIZE[dtype]), 32)
-    largest = MAX_CLUSTER if arch in CLUSTERS else 1
-    cluster = 1
-    while cluster < largest and (
-        accesses > cluster * 256 * most
-        # One block for each multiprocessor, of half a thousand accesses or more.
-        or (2 * shape.units * cluster <= processors and accesses >= cluster * 1024)
-    ):
-        cluster *= 2
-    part = -(-accesses // cluster)
-    if part > 512 * most:
-        return None
-    lanes = _lanes(part, shape.units * cluster, most, processors)
-    each = -(-part // lanes)
-    each = each if each <= MOST_HELD else min(-(-each // 4) * 4, most)
-    together = max(32 // lanes, 1)
-    # 640 units of 1 KiB, a warp for each: 2.70 in blocks of one, 2.77 in blocks of four.
-    while 2 * together * lanes <= 128 and cluster == 1 and shape.units > together * 8 * processors:
-        together *= 2
-    return HeldLayout(cluster, lanes, together, each, vector, straddle, shape.elements >= 2**31)
-
-
-def _lanes(part: int, blocks: int, most: int, processors: int) -> int:
-    """Threads for ``part`` accesses: by the figures at ``held_layout``."""
-    if part > 256 * most or (part > 1024 and blocks <= processors):
-        return 512
-    if 64 < part <= 256 and blocks <= 4 * processors:
-        return power_of_two(part)
-    return min(power_of_two(-(-part // 2)), 256)
-
-
-def relay_layout(
-    shape: Shape, dtype: str, vector: int, straddle: bool, arch: str
-) -> RelayLayout | None:
-    """One launch for large tensors of units that L2 holds beside what else is under way.
-
-    Measured on an H200 in float16, in us, parts of 32 KiB by 256x8 (threads x accesses):
-
-    - group, 268 MB, units of 8 MiB: 185.7; split 202.1
-    - instance, 268 MB, units of 4 MiB: 171.5; split 202.1
-    - group, 67 MB, units of 2 MiB: 48.9; split 56.0
-    - batch, 103 MB, units of 1.5 MiB: 75.4; split 86.9
-    - batch, 103 MB, units of 392 KiB: 77.6; held 69.6
-    - instance, 268 MB, units of 512 KiB: 179.4; held 133.7
-
-    And parts of 16 KiB without hints, where L2 holds all: group, 24 MB, units of 720 KiB: 25.4;
-    split 23.1. So it serves what is between the least tensor and the largest unit that it won at,
-    on cards whose L2 is as large as that one's, 50 MB, or larger.
-
-    In these six cases parts of 16 KiB took up to 14% more, and accesses without hints 3 to 15%. Of
-    those without hints, blocks of 512 threads took 7 to 21% more.
-    """
-    whole = vector * ITEMSIZE[dtype] == ACCESS_BYTES and not straddle
-    large = shape.elements * ITEMSIZE[dtype] >= 2**26 and shape.elements < 2**31
-    if arch in CLUSTERS and whole and large and shape.size * ITEMSIZE[dtype] <= 2**23:
-        return RelayLayout(256, vector, 4, 8)
-    return None
-
-
-def split_layout(shape: Shape, dtype: str, vector: int, straddle: bool) -> SplitLayout:
-    """Two launches for what no cluster's registers hold.
-
-    Measured on an H200 in float16, in us, as threads x accesses:
-
-    - batch, 103 MB: 256x4 86.0, 256x8 87.3
-    - group, 67 MB: 256x8 56.7, 256x4 57.9, 512x4 58.7
-    - group, 268 MB: 512x4 201.5, 256x8 205.6, 256x4 211.8, 128x8 227.4
-    - instance, 268 MB: 512x4 201.1, 256x4 206.3, 256x8 210.9
-    """
-    threads, unroll = 256, 4
-    if shape.mode != "batch":
-        large = shape.elements * ITEMSIZE[dtype] >= 2**27
-        threads, unroll = (512, 4) if large else (256, 8)
-    return SplitLayout(threads, vector, unroll, straddle, shape.elements >= 2**31)
-
-
 def columns_of(shape: Shape, vector: int, threads: int) -> Columns | None:
     """Tiles whose rows are whole accesses: at least 128 bytes where the channels are so many.
 
@@ -349,83 +219,6 @@ def columns_of(shape: Shape, vector: int, threads: int) -> Columns | None:
     times = max(1, min(8 // narrowest, -(-shape.channels // least), MOST_CHANNELS // least))
     channels = least * times
     return Columns(channels, channels * shape.space // vector, -(-shape.channels // channels))
-
-
-def _columns_layout(
-    shape: Shape, dtype: str, aligned: bool, arch: str, processors: int
-) -> ColumnsLayout | ColumnsSplitLayout | None:
-    """Measured on an H200 in float16, in us, as cluster x threads x accesses:
-
-    - [64, 2048, 7, 7]: 1x256x16 14.45, 2x256x7 18.8, 1x512x7 20.0, 2x512x4 21.2, 4x256x4 22.9;
-      split by 512x4 32.3, each channel by itself 32.4
-    - [8192, 1024]: 8x512x16 35.4, 16x256x16 38.7, 16x512x8 49.1; split by 512x8 40.8, 512x4 57.4,
-      256x4 71.1
-    - [131072, 1024]: split by 256x4 280, by 512x4 319, by 512x8 326
-
-    Of the splits, lines through these figures cross at 116 MB.
-    """
-    vector = _widest(shape.channels * shape.space, dtype, aligned)
-    if vector <= _widest(shape.space, dtype, aligned):
-        return None
-    largest = MAX_CLUSTER if arch in CLUSTERS else 1
-    for threads in (256, 512):
-        columns = columns_of(shape, vector, threads)
-        if columns is None:
-            continue
-        rows = threads // columns.accesses
-        cluster = 1
-        while cluster < largest and (
-            shape.samples > cluster * rows * MOST_ROWS
-            or (2 * columns.tiles * cluster <= processors and shape.samples >= cluster * rows * 8)
-        ):
-            cluster *= 2
-        accesses = -(-shape.samples // (cluster * rows))
-        if accesses <= MOST_ROWS:
-            return ColumnsLayout(cluster, threads, vector, accesses if accesses <= 8 else MOST_ROWS)
-    if columns is None:
-        return None
-    large = shape.elements * ITEMSIZE[dtype] >= 116_000_000
-    if large and columns_of(shape, vector, 256) is not None:
-        return ColumnsSplitLayout(256, vector, 4)
-    return ColumnsSplitLayout(512, vector, 8)
-
-
-def _running_layout(shape: Shape, dtype: str, aligned: bool) -> FlatLayout | ColumnsRunningLayout:
-    """Measured on an H200 in float16, in us, as threads x accesses:
-
-    - [32, 64, 112, 112]: 256x1 26.40 (as torch.add), 128x4 26.96, 512x2 27.02, 256x4 27.13
-    - [64, 2048, 7, 7], channels side by side: 128x4 10.16, 256x4 10.56, 256x8 10.99, 256x2 11.45;
-      element by element, 256x4 14.74
-    """
-    vector = _widest(shape.space, dtype, aligned)
-    wider = _widest(shape.channels * shape.space, dtype, aligned)
-    width = vector * ITEMSIZE[dtype]
-    if width < ACCESS_BYTES // 2 and wider > vector:
-        for threads in (128, 256):
-            if columns_of(shape, wider, threads) is not None:
-                return ColumnsRunningLayout(threads, wider, 4)
-    accesses = 1 if width == ACCESS_BYTES else 4
-    return FlatLayout(256, vector, accesses, shape.elements >= 2**31)
-
-
-def _vector(shape: Shape, dtype: str, aligned: bool) -> tuple[int, bool]:
-    """Elements of an access to a unit, and whether it may cover several channels.
-
-    Accesses of 8 bytes inside a channel are preferred to ones of 16 that may leave it.
-    """
-    inside = _widest(shape.space, dtype, aligned)
-    across = _widest(shape.run, dtype, aligned)
-    if shape.mode != "group" or inside * ITEMSIZE[dtype] >= ACCESS_BYTES // 2 or inside == across:
-        return inside, False
-    return across, True
-
-
-def _widest(run: int, dtype: str, aligned: bool) -> int:
-    """The widest access, in elements, at which runs of ``run`` elements start."""
-    vector = ACCESS_BYTES // ITEMSIZE[dtype] if aligned else 1
-    while run % vector:
-        vector //= 2
-    return vector
 
 
 def power_of_two(value: int) -> int:
