@@ -55,7 +55,7 @@ class FusedQKNormRoPEFwdOp(Op):
     Raises:
         ParamError: a constructor parameter is not what the entry needs.
         ArgumentError: a tensor is not, or with ``check_positions`` a position is out of the table.
-        CaptureError: positions would have to be checked while a CUDA graph is captured.
+        ValuesReadError: positions would have to be checked while a CUDA graph is captured.
         TargetError: the target cannot serve the call.
     """
 
