@@ -14,6 +14,7 @@ import torch
 from calls import CASES, SMALL, drawn, results
 
 from tileops.composite import TransformerBlockFwdOp
+from tileops.composite.attention import attend
 from tileops.core import Op, Target, register_target
 from tileops.core.errors import GradientError
 from tileops.core.targets import REFERENCE, unregister_target
@@ -154,6 +155,23 @@ def test_sizes_that_are_all_dynamic_take_one_graph(name: str) -> None:
         found = results(compiled(**arguments))
         torch.testing.assert_close(found, results(op(**arguments)), rtol=2e-2, atol=2e-2)
     assert len(recorder.graphs) == 1
+
+
+def test_attention_compiles_where_nothing_is_known_of_a_size() -> None:
+    q = torch.randn(3, 5, 2, 16)
+    expected = attend(q, q, q, causal=True, grouped=False)
+    torch._dynamo.decorators.mark_unbacked(q, 0)
+    compiled = torch.compile(attend, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(q, q, q, causal=True, grouped=False), expected)
+
+
+@pytest.mark.parametrize("shape", [(0, 5, 2, 16), (3, 0, 2, 16)])
+def test_attention_of_nothing_is_nothing(shape: tuple[int, ...]) -> None:
+    q = torch.randn(shape, requires_grad=True)
+    y = attend(q, q, q, causal=True, grouped=False)
+    assert y.shape == (*shape[:2], 32)
+    y.sum().backward()
+    assert q.grad is not None
 
 
 @each_case

@@ -21,7 +21,8 @@ def attend(
     i-th group of ``H / Hkv`` query heads, and ``grouped`` says that a group has several. Returns
     ``[B, S, H * D]``.
     """
-    if q.numel() == 0:  # On a card PyTorch's attention gives no tensor at all then.
+    # Without an element, PyTorch 2.11's attention of 16 bits on a card gives no tensor at all.
+    if _is_empty(q):
         return q.flatten(-2)
     out = functional.scaled_dot_product_attention(
         q.transpose(1, 2),
@@ -31,3 +32,13 @@ def attend(
         enable_gqa=grouped,
     )
     return out.transpose(1, 2).flatten(-2)
+
+
+def _is_empty(x: torch.Tensor) -> bool:
+    """Whether ``x`` has no element; not so where a compiler knows nothing of a size."""
+    if not torch.compiler.is_compiling():
+        return x.numel() == 0
+    # Here, since it takes longer to import than all of this package.
+    from torch.fx.experimental.symbolic_shapes import guard_or_false
+
+    return guard_or_false(x.numel() == 0)
