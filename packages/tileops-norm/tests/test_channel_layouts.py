@@ -214,9 +214,9 @@ def test_where_a_cluster_sends_to_nothing_else_is(name: str, traits: Traits, lay
         lambda: getattr(module, name)(traits, layout), arch="sm_90a", pass_configs=PASS_CONFIGS
     )
     places = re.findall(r"void\* (\w+) = .*buf_dyn_shmem \+ (\d+)", program.source)
-    box = {"held": "partial", "columns": "theirs"}[name]
+    boxes = {"held": ("partial",), "columns": ("theirs", "final")}[name]
     taken = [place for _, place in places]
-    for wanted in ("barrier", box):
+    for wanted in ("barrier", *boxes):
         (place,) = [place for buffer, place in places if buffer == wanted]
         assert taken.count(place) == 1, places
 

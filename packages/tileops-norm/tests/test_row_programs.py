@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import shutil
 from typing import Any
 
@@ -225,6 +226,59 @@ def test_other_architectures_build(arch: str) -> None:
     op = ops.RMS_NORM_PER_TOKEN_QUANT
     build = chosen(op, 200000, "bfloat16", arch, weight="bfloat16")
     assert built(op, build, arch).symbol == op.name
+
+
+@pytest.mark.parametrize(
+    ("op", "n", "dtype", "arch"),
+    [
+        # The most that each architecture's layouts ask for, or near it.
+        (ops.RMS_NORM_PER_TOKEN_QUANT, 262144, "bfloat16", "sm_90a"),
+        (ops.FUSED_ADD_RMS_NORM_PER_TOKEN_QUANT, 65528, "float32", "sm_90a"),
+        (ops.RMS_NORM_PER_TOKEN_QUANT, 81912, "bfloat16", "sm_80"),
+        (ops.ADA_LAYER_NORM_ZERO, 40961, "float16", "sm_89"),
+        (ops.LAYER_NORM, 65536, "bfloat16", "sm_90a"),
+    ],
+)
+def test_a_program_asks_for_the_shared_memory_that_its_layout_says(
+    op: Any, n: int, dtype: str, arch: str
+) -> None:
+    """Whether a layout fits is decided by ``shared_bytes``, before anything is built."""
+    tilelang = pytest.importorskip("tilelang")
+    build = chosen(op, n, dtype, arch, weight=None if op.modulated else dtype)
+    config = build.config
+    assert isinstance(config, WideConfig)
+    target = tilelang.tvm.target.Target({"kind": "cuda", "arch": arch})
+    with tilelang.tvm.transform.PassContext(config=programs.PASS_CONFIGS), target:
+        lowered = tilelang.lower(programs.program(op, build), target=target, target_host="c")
+    (kernel,) = lowered.device_mod.functions.values()
+    asked = int(kernel.attrs["dyn_shared_memory_buf"])
+    held = config.in_shared * config.threads * config.vector * configs.ITEMSIZE[dtype]
+    # What a quantized row's exact computation has besides, in whole KiB: device.py.
+    static = 4 * (config.threads // 32 * config.cluster) + 8 if op.quantized else 0
+    assert held < asked
+    assert asked + math.ceil(static / 1024) * 1024 <= config.shared_bytes(dtype)
+    assert config.shared_bytes(dtype) <= configs.shared_limit(arch)
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("op", "config"),
+    [
+        (ops.LAYER_NORM, WideConfig(128, 8, 4, 4, 4, cluster=2)),
+        (ops.RMS_NORM_PER_TOKEN_QUANT, WideConfig(128, 8, 0, 8, 4, cluster=2)),
+    ],
+)
+def test_where_a_cluster_sends_to_nothing_else_is(op: Any, config: WideConfig) -> None:
+    """TileLang 0.1.15 gives one place to buffers that it believes are not in use together."""
+    source = built(op, Build(8192 * 2, "bfloat16", config, weight="bfloat16"), "sm_90a").source
+    places = sorted(int(place) for place in re.findall(r"buf_dyn_shmem \+ (\d+)", source))
+    # What the warps find, the barrier, the row.
+    box, barrier, row = places
+    kinds = 2 if op.quantized else 3
+    assert barrier - box >= kinds * 4 * 2 * 4
+    assert barrier % 8 == 0
+    assert row - barrier >= 8
+    assert row % 16 == 0
 
 
 @needs_nvcc

@@ -116,6 +116,15 @@ def columns(traits: Traits, layout: ColumnsLayout) -> Any:
                         squares[v] += (T.cast(values[i, v], "float32") - mean[v]) * (
                             T.cast(values[i, v], "float32") - mean[v]
                         )
+            if cluster > 1:
+                # Some warps write ``final`` while nothing but what others sent says that these
+                # have read ``own`` and ``counts``: it may not have the place of one of them.
+                T.call_extern(
+                    "handle",
+                    "clusters::keep",
+                    T.address_of(barrier[0]),
+                    T.address_of(final[0, 0]),
+                )
             piece.lay_out(own, counts, thread, count[0], mean, squares)
             if cluster > 1:
                 T.call_extern("handle", "clusters::ready")
