@@ -54,7 +54,7 @@ def rows_of(op: Any, rows: int, n: int, dtype: torch.dtype, offset: int = 0, **m
                 given[name] = tensor(n, dtype=more.get("weight", dtype), offset=offset)
         if more.get("huge"):
             given["weight"].fill_(1e25)
-            given["x"].fill_(1e18)
+            given["x"].fill_(1e15)
         return op(**params)(**given)
 
     return f"{op.__name__} {rows}x{n} {dtype} offset {offset} {more or ''}", call
