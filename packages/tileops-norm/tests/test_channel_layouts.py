@@ -161,6 +161,8 @@ def test_division_by_a_number_known_at_the_launch() -> None:
                 assert high + n >> shift == n // divisor
 
 
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="building needs nvcc")
+
 PROGRAMS: dict[str, tuple[Traits, Any, str]] = {
     "held": (
         Traits("group", "float16", "float16", True, True),
@@ -180,7 +182,7 @@ PROGRAMS: dict[str, tuple[Traits, Any, str]] = {
 }
 
 
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="building needs nvcc")
+@needs_nvcc
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_build_without_a_card(name: str) -> None:
     """And take as many parameters as they are launched with."""
@@ -198,7 +200,7 @@ def test_programs_build_without_a_card(name: str) -> None:
     assert len(made[0].params) == len(module.PARAMETERS)
 
 
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="building needs nvcc")
+@needs_nvcc
 @pytest.mark.parametrize(
     ("name", "traits", "layout"),
     [

@@ -208,6 +208,23 @@ def pieces(traits: Traits, vector: int, straddle: bool, wide: bool = False) -> A
                 across(state, width)
 
     @T.macro
+    def merge_parts(S, state, partial, thread, threads, unit, parts, part, size):
+        """state = the statistics of a unit, from the mean and squares that its parts left in S."""
+        clear(state)
+        for k in T.serial((parts - thread + (threads - 1)) // threads):
+            other = k * threads + thread
+            merge(
+                state,
+                T.cast(
+                    T.min(T.cast(part, "int64"), size - T.cast(other, "int64") * part), "float32"
+                )
+                * vector,
+                S[0, unit * parts + other],
+                S[1, unit * parts + other],
+            )
+        settle(state, partial, thread, threads, 1, 0, None)
+
+    @T.macro
     def affine(W, B, scale, offset, i, first, o, inner, magic, shift):
         """scale[i] and offset[i] = weight and bias of access ``o``, of one channel."""
         channel = first + quotient(o, inner, magic, shift) if group else first
@@ -248,6 +265,40 @@ def pieces(traits: Traits, vector: int, straddle: bool, wide: bool = False) -> A
             (1.0 - factor) * T.cast(R[channel], "float32") + factor * value, traits.running
         )
 
+    @T.macro
+    def move_running(
+        running_mean,
+        running_var,
+        counter,
+        averages,
+        state,
+        unit,
+        units,
+        groups,
+        elements,
+        momentum,
+        ahead,
+    ):
+        """The running statistics of a unit's channel move; those that many units move together are
+        left at ``averages``, for ``average_running``.
+
+        ahead: how many batches the counter has not counted yet.
+        """
+        if batch:
+            RM = T.make_tensor_from_addr(running_mean, (groups,), traits.running)
+            RV = T.make_tensor_from_addr(running_var, (groups,), traits.running)
+            factor = T.alloc_local((1,), "float32")
+            factor[0] = momentum
+            if traits.averaged:
+                C = T.make_tensor_from_addr(counter, (1,), "int64")
+                factor[0] = 1.0 / T.cast(C[0] + ahead, "float32")
+            track(RM, unit, state[1], factor[0])
+            track(RV, unit, state[2] / (elements - 1.0), factor[0])
+        else:
+            U = T.make_tensor_from_addr(averages, (2, units), "float32")
+            U[0, unit] = state[1]
+            U[1, unit] = state[2] / (elements - 1.0)
+
     return SimpleNamespace(
         place_dtype=place_dtype,
         straddle=straddle and group,
@@ -261,6 +312,8 @@ def pieces(traits: Traits, vector: int, straddle: bool, wide: bool = False) -> A
         across=across,
         announce=announce,
         settle=settle,
+        merge_parts=merge_parts,
+        move_running=move_running,
         affine=affine,
         write=write,
         write_straddling=write_straddling,

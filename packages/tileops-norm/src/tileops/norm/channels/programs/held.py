@@ -101,20 +101,10 @@ def held(traits: Traits, layout: HeldLayout) -> Any:
             piece.settle(state, partial, thread, lanes, cluster, rank, barrier)
 
             if running and lane == 0 and (together == 1 or unit < units):
-                if mode == "batch":
-                    RM = T.make_tensor_from_addr(running_mean, (groups,), running)
-                    RV = T.make_tensor_from_addr(running_var, (groups,), running)
-                    factor = T.alloc_local((1,), "float32")
-                    factor[0] = momentum
-                    if traits.averaged:
-                        C = T.make_tensor_from_addr(counter, (1,), "int64")
-                        factor[0] = 1.0 / T.cast(C[0] + 1, "float32")
-                    piece.track(RM, unit, state[1], factor[0])
-                    piece.track(RV, unit, state[2] / (elements - 1.0), factor[0])
-                else:
-                    S = T.make_tensor_from_addr(workspace, (2, units), "float32")
-                    S[0, unit] = state[1]
-                    S[1, unit] = state[2] / (elements - 1.0)
+                piece.move_running(
+                    *(running_mean, running_var, counter, workspace, state),
+                    *(unit, units, groups, elements, momentum, 1),
+                )
             if counts_at_once and unit == 0 and lane == 0:
                 C = T.make_tensor_from_addr(counter, (1,), "int64")
                 C[0] = C[0] + 1

@@ -92,23 +92,6 @@ def relay(traits: Traits, layout: RelayLayout) -> Any:
             "handle", f"rows::put<{width}, {stream}>", y + at * width, T.address_of(out[0])
         )
 
-    @T.macro
-    def merge_parts(S, state, partial, thread, unit, parts, part, size):
-        """state = the statistics of the unit, from those of its parts."""
-        piece.clear(state)
-        for k in T.serial((parts - thread + (threads - 1)) // threads):
-            other = k * threads + thread
-            piece.merge(
-                state,
-                T.cast(
-                    T.min(T.cast(part, "int64"), size - T.cast(other, "int64") * part), "float32"
-                )
-                * vector,
-                S[0, unit * parts + other],
-                S[1, unit * parts + other],
-            )
-        piece.settle(state, partial, thread, threads, 1, 0, None)
-
     @T.prim_func
     def relay(
         x: T.int64,
@@ -192,7 +175,7 @@ def relay(traits: Traits, layout: RelayLayout) -> Any:
                 )
                 if last[0] != 0:
                     # Its barrier is behind the reads of ``partial`` too.
-                    merge_parts(S, state, partial, thread, unit, parts, part, size)
+                    piece.merge_parts(S, state, partial, thread, threads, unit, parts, part, size)
                     if thread == 0:
                         T.call_extern(
                             "handle",
@@ -202,22 +185,11 @@ def relay(traits: Traits, layout: RelayLayout) -> Any:
                             T.rsqrt(state[2] / elements + eps),
                         )
                         if running:
-                            if mode == "batch":
-                                RM = T.make_tensor_from_addr(running_mean, (groups,), running)
-                                RV = T.make_tensor_from_addr(running_var, (groups,), running)
-                                factor = T.alloc_local((1,), "float32")
-                                factor[0] = momentum
-                                if traits.averaged:
-                                    C2 = T.make_tensor_from_addr(counter, (1,), "int64")
-                                    factor[0] = 1.0 / T.cast(C2[0], "float32")
-                                piece.track(RM, unit, state[1], factor[0])
-                                piece.track(RV, unit, state[2] / (elements - 1.0), factor[0])
-                            else:
-                                U = T.make_tensor_from_addr(
-                                    averages_of(workspace, units, parts), (2, units), "float32"
-                                )
-                                U[0, unit] = state[1]
-                                U[1, unit] = state[2] / (elements - 1.0)
+                            piece.move_running(
+                                *(running_mean, running_var, counter),
+                                *(averages_of(workspace, units, parts), state),
+                                *(unit, units, groups, elements, momentum, 0),
+                            )
             else:
                 W = T.make_tensor_from_addr(weight, (groups,), affine_dtype)
                 B = T.make_tensor_from_addr(bias, (groups,), affine_dtype)

@@ -113,39 +113,14 @@ def split(traits: Traits, layout: SplitLayout) -> Any:
             if not piece.straddle and mode != "group":
                 piece.affine(W, B, scale, offset, 0, first, 0, length2, magic, shift)
 
-            piece.clear(state2)
-            for k in T.serial((parts - thread2 + (threads - 1)) // threads):
-                other = k * threads + thread2
-                piece.merge(
-                    state2,
-                    T.cast(
-                        T.min(T.cast(part, "int64"), size - T.cast(other, "int64") * part),
-                        "float32",
-                    )
-                    * vector,
-                    S2[0, unit2 * parts + other],
-                    S2[1, unit2 * parts + other],
-                )
-            piece.settle(state2, partial2, thread2, threads, 1, 0, None)
+            piece.merge_parts(S2, state2, partial2, thread2, threads, unit2, parts, part, size)
             reciprocal[0] = T.rsqrt(state2[2] / elements + eps)
 
             if running and thread2 == 0 and rank == 0:
-                if mode == "batch":
-                    RM = T.make_tensor_from_addr(running_mean, (groups,), running)
-                    RV = T.make_tensor_from_addr(running_var, (groups,), running)
-                    factor = T.alloc_local((1,), "float32")
-                    factor[0] = momentum
-                    if traits.averaged:
-                        C2 = T.make_tensor_from_addr(counter, (1,), "int64")
-                        factor[0] = 1.0 / T.cast(C2[0], "float32")
-                    piece.track(RM, unit2, state2[1], factor[0])
-                    piece.track(RV, unit2, state2[2] / (elements - 1.0), factor[0])
-                else:
-                    U = T.make_tensor_from_addr(
-                        workspace + units * parts * 8, (2, units), "float32"
-                    )
-                    U[0, unit2] = state2[1]
-                    U[1, unit2] = state2[2] / (elements - 1.0)
+                piece.move_running(
+                    *(running_mean, running_var, counter, workspace + units * parts * 8, state2),
+                    *(unit2, units, groups, elements, momentum, 0),
+                )
 
             chunks = T.cast((end2 - start2 + (chunk - 1)) // chunk, "int32")
             for c2 in T.serial(chunks):
