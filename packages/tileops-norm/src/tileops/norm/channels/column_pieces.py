@@ -171,7 +171,6 @@ def column_pieces(traits: Traits, threads: int, vector: int, cluster: int = 1) -
         read_rows=read_rows,
         add_rows=add_rows,
         normalize_rows=normalize_rows,
-        divide=divide,
         lay_out=lay_out,
         gather=gather,
         spread=spread,

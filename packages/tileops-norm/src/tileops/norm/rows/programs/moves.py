@@ -246,7 +246,6 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
         whole=whole,
         has=has,
         inside=inside,
-        start=start,
         address=lambda at, i: address(line(at, "x"), at, i),
         counted=counted,
         read_columns=read_columns,

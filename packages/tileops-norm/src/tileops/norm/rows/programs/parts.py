@@ -164,7 +164,6 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
         begin_mean=begin_mean,
         add=add,
         end=end,
-        normalize=normalize,
         quantized=quantized(op, build, config, move, stats, normalize),
         write=write,
     )
