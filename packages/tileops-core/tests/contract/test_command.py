@@ -26,6 +26,7 @@ from tileops.core.contract.checks import CHECKS
 from tileops.core.contract.command import Options, contract
 from tileops.core.contract.files import replace
 from tileops.core.contract.progress import Progress
+from tileops.core.contract.table import table
 from tileops.core.errors import ContractError
 
 from .good_ops import CASES
@@ -272,7 +273,29 @@ def test_what_a_terminal_cannot_show_is_escaped(monkeypatch: pytest.MonkeyPatch)
 def test_nothing_to_check_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
     """A target that serves none of the cases is no proof of anything."""
     assert main(["contract", *OP, "--target", "tilelang", "--device", "cpu"]) == 2
-    assert "not served  ContractTwiceFwdOp on cpu by tilelang: " in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "not served  ContractTwiceFwdOp on cpu by tilelang: " in out
+    assert out.endswith(
+        "nothing was checked: no case was served, so this run shows nothing and fails\n"
+    )
+
+
+def test_a_blocked_check_is_not_called_broken() -> None:
+    checks = [
+        {"check": name, "outcome": outcome, "detail": "", "seconds": 0.0}
+        for name, outcome in (("writes", "broken"), ("export", "blocked"), ("fake", "held"))
+    ]
+    row = {"op": "AFwdOp", "case": "a", "device": "cpu", "target": "", "serves": True}
+    report = {
+        "ops": [],
+        "subjects": [{**row, "reason": "", "checks": checks}],
+        "problems": [],
+        "seconds": 1.0,
+        "seed": 3,
+    }
+    lines = list(table(report))
+    assert "AFwdOp-a on cpu: 1 held, 0 not applicable, BROKEN writes, BLOCKED export" in lines
+    assert lines[-1] == "1 held, 1 broken, 1 blocked; 1.0 s, seed 3"
 
 
 def test_what_an_interrupted_run_found_is_kept(

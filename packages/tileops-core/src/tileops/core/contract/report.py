@@ -26,6 +26,7 @@ from tileops.manifest.checks.schema import fault_by_schema
 
 __all__ = [
     "FORMAT",
+    "NOTHING_CHECKED",
     "add_checks",
     "begin",
     "findings",
@@ -177,13 +178,16 @@ def title(row: dict[str, Any]) -> str:
     return f"{row['op']}-{row['case']} on {row['device']}{served}"
 
 
+NOTHING_CHECKED = 2
+
+
 def verdict(report: dict[str, Any]) -> int:
     """0 where all held, 1 where something is broken, 2 where no case was checked."""
     outcomes = [one["outcome"] for _, one in findings(report)]
     if report["problems"] or BROKEN in outcomes or BLOCKED in outcomes:
         return 1
     checked = any(one["outcome"] == HELD for row in report["subjects"] for one in row["checks"])
-    return 0 if checked else 2
+    return 0 if checked else NOTHING_CHECKED
 
 
 def read(path: Path) -> dict[str, Any]:

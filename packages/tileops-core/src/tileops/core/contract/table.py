@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tileops.core.contract.check import BLOCKED, BROKEN, HELD, NOT_APPLICABLE, OUTCOMES
-from tileops.core.contract.report import findings, title
+from tileops.core.contract.report import NOTHING_CHECKED, findings, title, verdict
 
 __all__ = ["table"]
 
@@ -39,6 +39,8 @@ def table(report: dict[str, Any]) -> Iterator[str]:
     tally = Counter(one["outcome"] for _, one in found)
     told = ", ".join(f"{tally[word]} {word}" for word in OUTCOMES if tally[word])
     yield f"{told or 'nothing to check'}; {report['seconds']:.1f} s, seed {report['seed']}"
+    if verdict(report) == NOTHING_CHECKED:
+        yield "nothing was checked: no case was served, so this run shows nothing and fails"
 
 
 def _cases(report: dict[str, Any]) -> Iterator[str]:
@@ -48,9 +50,11 @@ def _cases(report: dict[str, Any]) -> Iterator[str]:
             unserved[f"{row['op']} on {row['device']} by {row['target']}: {row['reason']}"] += 1
             continue
         tally = Counter(one["outcome"] for one in row["checks"])
-        broken = [one["check"] for one in row["checks"] if one["outcome"] in (BROKEN, BLOCKED)]
         told = f"{tally[HELD]} held, {tally[NOT_APPLICABLE]} not applicable"
-        yield f"{title(row)}: {told}" + (f", BROKEN {', '.join(broken)}" if broken else "")
+        for outcome in (BROKEN, BLOCKED):
+            names = [one["check"] for one in row["checks"] if one["outcome"] == outcome]
+            told += f", {outcome.upper()} {', '.join(names)}" if names else ""
+        yield f"{title(row)}: {told}"
     yield ""
     for told, count in unserved.items():
         yield f"not served  {told} ({count})"
