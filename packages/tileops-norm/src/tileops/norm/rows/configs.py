@@ -98,6 +98,10 @@ class RowConfig:
     def again(self) -> Hint:
         return self.load
 
+    @property
+    def widened(self) -> bool:
+        return False
+
     def accesses(self, n: int) -> int:
         """Accesses that each thread makes to cover a row of ``n``."""
         return -(-_chunks(n, self) // (self.threads_per_row * self.cluster))
@@ -121,6 +125,10 @@ class WideConfig:
         early: as in RowConfig; only where all of the row is in shared memory.
         backwards: whether what is read again is read from its end on.
         again: how the reads that come again treat the caches.
+        ahead: how many rows further on the row is that a block has its part of brought to L2, once
+            it has read its own; 0 is none. Accesses are of 16 bytes then, and not phased.
+        widened: whether bfloat16 is widened by one instruction an element, which leaves the
+            compiler fewer registers.
         blocks_per_sm, load, columns, store: as in RowConfig.
     """
 
@@ -139,6 +147,8 @@ class WideConfig:
     again: Hint = "none"
     columns: Hint = "const"
     store: Hint = "none"
+    ahead: int = 0
+    widened: bool = False
 
     @property
     def lanes(self) -> int:

@@ -296,6 +296,13 @@ template <int kBytes, int kHint> __device__ __forceinline__ void fetch(void *to,
   }
 }
 
+// Asks for memory to be in L2: a multiple of 16 bytes, from a multiple of 16 on.
+__device__ __forceinline__ void ask_for(int64_t from, int bytes) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" : : "l"(from), "r"(bytes) : "memory");
+#endif
+}
+
 __device__ __forceinline__ void await_fetched() {
   asm volatile("cp.async.wait_all;" : : : "memory");
 }

@@ -166,6 +166,8 @@ def wide_rows(op: RowOp, build: Build, config: WideConfig) -> Any:
                 if columns_first:
                     move.read_columns(s.columns, first, at, 0)
                 measure(s, held, first, at, 0)
+            if config.ahead > 0:
+                move.ask_ahead(at, config.ahead)
             if config.cluster > 1:
                 T.call_extern("handle", "clusters::ready")
             part.end(s, at)
