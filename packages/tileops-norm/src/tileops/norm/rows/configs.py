@@ -15,6 +15,7 @@ __all__ = [
     "MAX_WIDTH",
     "Build",
     "Config",
+    "GroupConfig",
     "Hint",
     "RowConfig",
     "WideConfig",
@@ -178,7 +179,82 @@ class WideConfig:
         return held + 5 * 4 * warps + 16 + 1024
 
 
-Config = RowConfig | WideConfig
+@dataclass(frozen=True)
+class GroupConfig:
+    """Several rows in a cluster of blocks: in registers, and the rest in shared memory.
+
+    A thread's accesses are counted row by row, each row's from the first on. Rows fill the blocks'
+    accesses: ``n`` is what the threads of a cluster read of a row, and no less.
+
+    Attributes:
+        threads: threads of a block.
+        vector: elements of one access.
+        rows: rows that share a cluster; a power of two.
+        in_registers: accesses of each thread that stay in registers, the first ones.
+        in_shared: accesses of each thread that go to shared memory, all others.
+        unroll: accesses of these that are read together; ``in_shared`` is a multiple of it. For a
+            mean all that a thread has of a row is read together.
+        cluster: blocks that share the rows; 2 or more.
+        early: accesses of the weight and its like that are read before the statistics are known.
+        ahead: how many groups further on the rows are that a block has its part of brought to L2.
+        packed, blocks_per_sm, load, columns, store: as in RowConfig.
+        widened: as in WideConfig.
+    """
+
+    threads: int
+    vector: int
+    rows: int
+    in_registers: int
+    in_shared: int
+    unroll: int
+    cluster: int
+    early: int
+    packed: bool = False
+    blocks_per_sm: int = 1
+    load: Hint = "none"
+    columns: Hint = "const"
+    store: Hint = "none"
+    ahead: int = 0
+    widened: bool = False
+
+    @property
+    def lanes(self) -> int:
+        return self.threads
+
+    @property
+    def again(self) -> Hint:
+        return self.load
+
+    @property
+    def phased(self) -> bool:
+        return False
+
+    def itemsize(self, dtype: str) -> int:
+        return ITEMSIZE[dtype]
+
+    def accesses(self, n: int) -> int:
+        """Accesses that each thread makes to cover a row of ``n``."""
+        return -(-_chunks(n, self) // (self.threads * self.cluster))
+
+    def holds(self, mean: bool, n: int, dtype: str) -> bool:
+        """Whether the layout is one of rows of ``n``, with a mean or without."""
+        every = self.accesses(n)
+        together = self.in_registers % every == 0 and self.unroll % every == 0
+        return (
+            n == every * self.threads * self.cluster * self.vector
+            and self.rows * every == self.in_registers + self.in_shared
+            and self.in_shared % self.unroll == 0
+            and (not mean or (together and dtype != "float32"))
+        )
+
+    def shared_bytes(self, dtype: str) -> int:
+        """Shared memory that a block needs, in whole KiB what the exchange takes of it."""
+        held = self.in_shared * self.threads * self.vector * ITEMSIZE[dtype]
+        found = 2 * 4 * self.rows * (self.threads // 32 + self.cluster) + 8
+        return held + -(-found // 1024) * 1024
+
+
+Config = RowConfig | WideConfig | GroupConfig
 
 
 @dataclass(frozen=True)

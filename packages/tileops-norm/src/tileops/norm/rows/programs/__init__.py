@@ -17,8 +17,9 @@ so rows are independent of M.
 from types import SimpleNamespace
 from typing import Any
 
-from tileops.norm.rows.configs import Build, Config, RowConfig
+from tileops.norm.rows.configs import Build, Config, GroupConfig, RowConfig
 from tileops.norm.rows.ops import RowOp
+from tileops.norm.rows.programs.grouped import grouped_rows
 from tileops.norm.rows.programs.registers import rows_in_registers
 from tileops.norm.rows.programs.wide import wide_rows
 
@@ -61,6 +62,8 @@ def parameters(op: RowOp, build: Build) -> tuple[str, ...]:
 def _body(op: RowOp, build: Build, config: Config) -> Any:
     if isinstance(config, RowConfig):
         return rows_in_registers(op, build, config)
+    if isinstance(config, GroupConfig):
+        return grouped_rows(op, build, config)
     return wide_rows(op, build, config)
 
 

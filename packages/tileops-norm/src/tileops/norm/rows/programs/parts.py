@@ -74,6 +74,20 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
             barrier=T.alloc_shared((1,), "uint64") if config.cluster > 1 else None,
         )
 
+    def row_state(at: Place) -> Any:
+        """What a thread keeps of one of several rows; their columns are not among it."""
+        return SimpleNamespace(
+            a=at.a,
+            at=at,
+            values=T.alloc_local((1, config.vector), "float32"),
+            mean=T.alloc_local((1,), "float32"),
+            low=T.alloc_local((1,), "float32"),
+            factor=T.alloc_local((1,), "float32"),
+            distance=T.alloc_local((1,), "float32"),
+            cells=T.alloc_local((1,), "float32"),
+            largest=T.alloc_local((1,), "float32"),
+        )
+
     @T.macro
     def begin(s, at):
         if config.cluster > 1:
@@ -164,6 +178,10 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
         layer=layer,
         place=place,
         state=state,
+        row_state=row_state,
+        columns=lambda count, at: columns(kinds, count, at),
+        stats=stats,
+        normalize=normalize,
         begin=begin,
         begin_mean=begin_mean,
         add=add,

@@ -17,7 +17,7 @@ what the rounding of a float32 mean may change is far below a step of theirs.
 from types import SimpleNamespace
 from typing import Any
 
-from tileops.norm.rows.configs import Config, RowConfig
+from tileops.norm.rows.configs import Config, WideConfig
 from tileops.norm.rows.ops import RowOp
 
 __all__ = ["statistics"]
@@ -32,7 +32,7 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
     parts = warps * config.cluster
     # Lanes that add up what the warps found, each that of one warp or of every 32nd.
     width = min(1 << (parts - 1).bit_length(), 32)
-    held = isinstance(config, RowConfig) or (
+    held = not isinstance(config, WideConfig) or (
         config.in_registers == 0 and config.accesses(n) == config.unroll
     )
     corrected = dtype == "float32" or not held
