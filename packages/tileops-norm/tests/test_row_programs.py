@@ -12,7 +12,7 @@ import pytest
 
 from tileops.core import tilelang_backend
 from tileops.norm.rows import choices, configs, ops, programs
-from tileops.norm.rows.configs import Build, RowConfig, WideConfig
+from tileops.norm.rows.configs import Build, GroupConfig, RowConfig, WideConfig
 
 OPS = (
     *(ops.RMS_NORM, ops.LAYER_NORM, ops.FUSED_ADD_RMS_NORM, ops.FUSED_ADD_LAYER_NORM),
@@ -183,6 +183,27 @@ def chosen(op: Any, n: int, dtype: str, arch: str, **more: Any) -> Build:
             Build(70000, "float16", WideConfig(1024, 8, 4, 4, 4)),
             ("shared", "gate_rows"),
         ),
+        (
+            ops.RMS_NORM,
+            Build(16384, "bfloat16", WideConfig(256, 8, 4, 4, 4, ahead=132, widened=True)),
+            ("rows::ask_for", "rows::widen<8>"),
+        ),
+        (
+            ops.LAYER_NORM,
+            Build(
+                8192,
+                "bfloat16",
+                GroupConfig(128, 8, 4, 0, 8, 8, 4, 1, ahead=33, widened=True),
+                weight="bfloat16",
+                bias="bfloat16",
+            ),
+            ("rows::join_rows<4, 4, 4, true>", "rows::ask_for", "rows::widen<8>"),
+        ),
+        (
+            ops.RMS_NORM,
+            Build(16384, "float32", GroupConfig(128, 4, 2, 4, 12, 4, 4, 2, packed=True)),
+            ("rows::join_rows<2, 4, 4, false>",),
+        ),
     ],
 )
 def test_each_kind_of_program_builds(op: Any, build: Build, expected: tuple[str, ...]) -> None:
@@ -258,6 +279,24 @@ def test_a_program_asks_for_the_shared_memory_that_its_layout_says(
     assert held < asked
     assert asked + math.ceil(static / 1024) * 1024 <= config.shared_bytes(dtype)
     assert config.shared_bytes(dtype) <= configs.shared_limit(arch)
+
+
+@pytest.mark.parametrize(
+    ("config", "mean", "n", "dtype", "holds"),
+    [
+        (GroupConfig(512, 8, 4, 0, 8, 8, 8, 2), True, 65536, "bfloat16", True),
+        (GroupConfig(512, 8, 4, 0, 8, 8, 8, 2), True, 65536, "float32", False),
+        (GroupConfig(512, 8, 4, 0, 8, 8, 8, 2), False, 65528, "bfloat16", False),
+        (GroupConfig(512, 8, 2, 0, 8, 8, 8, 2), False, 65536, "bfloat16", False),
+        (GroupConfig(512, 8, 4, 0, 16, 2, 8, 2), True, 131072, "bfloat16", False),
+        (GroupConfig(512, 8, 4, 0, 16, 2, 8, 2), False, 131072, "bfloat16", True),
+    ],
+)
+def test_a_group_holds_whole_rows(
+    config: GroupConfig, mean: bool, n: int, dtype: str, holds: bool
+) -> None:
+    """All of each row is somewhere, and what a warp has of it together where there is a mean."""
+    assert config.holds(mean, n, dtype) is holds
 
 
 @needs_nvcc

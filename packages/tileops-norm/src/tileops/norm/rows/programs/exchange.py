@@ -30,8 +30,8 @@ __device__ __forceinline__ void announce_rows(int thread) {
   clusters::arrive();
 }
 
-// The sum over a warp's lanes of the number that each has of a row, for the row lane / (32 / kRows):
-// lanes of half of the rows take those of the other half's, and so on.
+// The sum over a warp's lanes of what each has of a row: that of row lane / (32 / kRows). Half of the
+// lanes take the first half of the rows, and hand over theirs of the other, and so on.
 template <int kRows> __device__ __forceinline__ float sum_of_rows(const float *values, int lane) {
   float v[kRows];
 #pragma unroll
@@ -63,7 +63,7 @@ template <int kLanes> __device__ __forceinline__ float sum_of_lanes(float value)
 }
 
 // What kCount parts of a row found, of ``cells`` elements each: the mean of all, and the sum of the
-// squares of the distances from it, by the formula of Chan, Golub and LeVeque; or the sum of squares.
+// squares of the distances from it, by the formula of Chan, Golub and LeVeque; or that of squares.
 template <int kLanes, int kCount, bool kMean>
 __device__ __forceinline__ void join(const float *squares, const float *means, int place,
                                      float cells, float &mean, float &square) {

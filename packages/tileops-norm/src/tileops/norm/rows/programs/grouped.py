@@ -5,8 +5,9 @@ one row, it comes from L2 as often as x does: LayerNorm reads three times what i
 at the speed of memory is more than L2 gives.
 """
 
+from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 from tileops.norm.rows.configs import Build, GroupConfig
 from tileops.norm.rows.ops import RowOp
@@ -18,7 +19,8 @@ from tileops.norm.rows.programs.parts import parts
 __all__ = ["grouped_rows"]
 
 
-class Piece(NamedTuple):
+@dataclass(frozen=True)
+class Piece:
     """``count`` accesses of row ``row`` of the group, from ``first`` on, that are read together.
 
     ``place``: that of the first among all of the thread's accesses.
@@ -42,9 +44,9 @@ def _pieces(begin: int, end: int, accesses: int) -> tuple[Piece, ...]:
 
 
 def grouped_rows(op: RowOp, build: Build, config: GroupConfig) -> Any:
-    """``config.rows`` rows in a cluster: the first accesses in registers, the rest in shared memory.
+    """``config.rows`` rows in a cluster: first accesses in registers, the rest in shared memory.
 
-    Each thread reads back only what it stored itself. Rows past the last are zeros, and not written.
+    Each thread reads back only what it stored itself. Rows past the last are zeros, not written.
     """
     import tilelang.language as T
 
@@ -56,11 +58,10 @@ def grouped_rows(op: RowOp, build: Build, config: GroupConfig) -> Any:
     first = config.in_registers
     held_pieces = _pieces(0, first, accesses)
     steps = tuple(
-        _pieces(begin, begin + unroll, accesses)
-        for begin in range(first, rows * accesses, unroll)
+        _pieces(begin, begin + unroll, accesses) for begin in range(first, rows * accesses, unroll)
     )
-    assert config.holds(op.statistics == "layer", n, dtype) and move.even
-    assert not (op.added or op.modulated or op.quantized)
+    assert config.holds(op.statistics == "layer", n, dtype), (n, dtype, config)
+    assert not any((op.added, op.modulated, op.quantized)), op
     exchange = f"{rows}, {threads // 32}, {config.cluster}, {'true' if part.layer else 'false'}"
 
     def place(a: Any, block: Any, thread: Any, row: int) -> Place:

@@ -33,7 +33,7 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
     # Lanes that add up what the warps found, each that of one warp or of every 32nd.
     width = min(1 << (parts - 1).bit_length(), 32)
     held = not isinstance(config, WideConfig) or (
-        config.in_registers == 0 and config.accesses(n) == config.unroll
+        config.in_shared == config.unroll == config.accesses(n)
     )
     corrected = dtype == "float32" or not held
     kinds = 1 + op.quantized if op.statistics == "rms" else 2 + corrected + (not moves.even)

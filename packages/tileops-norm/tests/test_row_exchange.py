@@ -1,0 +1,181 @@
+"""What the blocks of a cluster tell each other of several rows, run by threads of the CPU."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from typing import Any
+
+import numpy
+import pytest
+
+from tileops.norm.rows.programs import exchange
+
+pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
+
+# A thread of the CPU for each thread of the GPU. Warps, blocks and clusters wait for each other at
+# barriers of their own; numbers are sent by threads to memory of another block, late and in any
+# order, and counted there.
+HOST = r"""
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#define __device__
+#define __forceinline__ inline
+#define __CUDA_ARCH__ 900
+
+struct Warp { std::barrier<> meet{32}; float given[32]; };
+struct Block {
+  explicit Block(int threads) : meet(threads), warps(threads / 32) {}
+  std::barrier<> meet;
+  std::vector<Warp> warps;
+  std::atomic<int> expected{0}, arrived{0};
+  bool announced = false;
+  alignas(16) char memory[1 << 16];
+};
+std::vector<std::unique_ptr<Block>> cluster;
+thread_local Block *block;
+thread_local Warp *warp_of;
+thread_local int lane_of;
+
+template <class F> float exchange(float value, F from) {
+  warp_of->given[lane_of] = value;
+  warp_of->meet.arrive_and_wait();
+  const float got = warp_of->given[from(lane_of)];
+  warp_of->meet.arrive_and_wait();
+  return got;
+}
+float __shfl_xor_sync(unsigned, float value, int mask) {
+  return exchange(value, [=](int lane) { return lane ^ mask; });
+}
+float __shfl_sync(unsigned, float value, int source) {
+  return exchange(value, [=](int) { return source; });
+}
+float rsqrtf(float value) { return 1 / std::sqrt(value); }
+
+namespace clusters {
+void expect(void *, int bytes, const void *) { block->expected = bytes, block->announced = true; }
+void arrive() {}
+void send(void *place, void *, int rank, float value) {
+  Block *there = cluster.at(rank).get();
+  if (!there->announced) std::puts("sent before it was expected"), std::abort();
+  std::this_thread::sleep_for(std::chrono::microseconds(std::rand() % 500));
+  std::memcpy(there->memory + (static_cast<char *>(place) - block->memory), &value, 4);
+  there->arrived += 4;
+}
+void await(void *) {
+  for (int waited = 0; block->arrived < block->expected; ++waited) {
+    if (waited > 100000) std::puts("never came"), std::abort();
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+}
+}  // namespace clusters
+
+@SOURCE@
+
+constexpr int kRows = @ROWS@, kWarps = @WARPS@, kCluster = @CLUSTER@;
+constexpr bool kMean = @MEAN@;
+
+int main(int, char **arguments) {
+  // What each thread has of each row: means of its warp, and sums of squares.
+  const size_t count = size_t(kCluster) * kWarps * 32 * kRows;
+  std::vector<float> means(count), factors(count);
+  std::FILE *file = std::fopen(arguments[1], "rb");
+  if (std::fread(means.data(), 4, count, file) != count) return 1;
+  if (std::fread(factors.data(), 4, count, file) != count) return 1;
+  std::fclose(file);
+  for (int b = 0; b < kCluster; ++b) cluster.push_back(std::make_unique<Block>(kWarps * 32));
+  std::barrier<> ready(kCluster * kWarps * 32);
+  std::vector<std::thread> threads;
+  for (int b = 0; b < kCluster; ++b) {
+    for (int t = 0; t < kWarps * 32; ++t) {
+      threads.emplace_back([&, b, t] {
+        block = cluster[b].get(), warp_of = &block->warps[t / 32], lane_of = t % 32;
+        const size_t at = (size_t(b) * kWarps * 32 + t) * kRows;
+        rows::announce_rows<kRows, kWarps, kCluster, kMean>(t);
+        ready.arrive_and_wait();
+        rows::join_rows<kRows, kWarps, kCluster, kMean>(
+            &means[at], &factors[at], @CELLS@, @N@, 1e-5f, t, b);
+      });
+    }
+  }
+  for (auto &thread : threads) thread.join();
+  for (auto &one : cluster) {
+    if (one->arrived != one->expected) std::puts("more came than was expected"), std::abort();
+  }
+  file = std::fopen(arguments[1], "wb");
+  std::fwrite(means.data(), 4, count, file);
+  std::fwrite(factors.data(), 4, count, file);
+  std::fclose(file);
+}
+"""
+
+
+@pytest.mark.parametrize("mean", [True, False])
+@pytest.mark.parametrize(("rows", "warps", "cluster"), [(4, 2, 4), (2, 3, 2), (1, 2, 8), (8, 5, 2)])
+def test_every_thread_gets_the_statistics_of_every_row(
+    rows: int, warps: int, cluster: int, mean: bool, tmp_path: Any
+) -> None:
+    """All threads get the same bits, which are those of float64 to a few roundings."""
+    held = 16  # elements of a row that a thread has
+    n = held * 32 * warps * cluster
+    random = numpy.random.default_rng(rows * warps * cluster)
+    x = random.standard_normal((rows, cluster, warps, 32, held)) * 3 + 20
+    x = x.astype("float32").astype("float64")
+    means = numpy.zeros((rows, cluster, warps, 32))
+    if mean:
+        means += x.mean((3, 4), keepdims=True)[..., 0]
+        means = means.astype("float32").astype("float64")
+    factors = numpy.square(x - means[..., None]).sum(-1)
+
+    text = exchange.SOURCE.replace("__shared__ Findings", "using Found = Findings")
+    text = text.replace(
+        " found;\n  return found;", ";\n  return *reinterpret_cast<Found *>(block->memory);"
+    )
+    text, barriers = re.subn(
+        r'asm volatile\("bar\.sync 0;".*?;', "block->meet.arrive_and_wait();", text
+    )
+    assert barriers == 1
+    assert "asm" not in text
+    assert "__shared__" not in text
+    text = HOST.replace("@SOURCE@", text)
+    for name, value in {
+        "ROWS": rows,
+        "WARPS": warps,
+        "CLUSTER": cluster,
+        "MEAN": "true" if mean else "false",
+        "CELLS": f"{held * 32}.0f",
+        "N": f"{n}.0f",
+    }.items():
+        text = text.replace(f"@{name}@", str(value))
+    (tmp_path / "host.cpp").write_text(text)
+    subprocess.run(
+        ["c++", "-std=c++20", "-O1", "-pthread", "-w", "host.cpp", "-o", "host"],
+        cwd=tmp_path,
+        check=True,
+    )
+    order = (1, 2, 3, 0)
+    given = numpy.stack([means.transpose(order), factors.transpose(order)]).astype("float32")
+    (tmp_path / "numbers").write_bytes(given.tobytes())
+    subprocess.run([tmp_path / "host", tmp_path / "numbers"], check=True, timeout=120)
+    got = numpy.frombuffer((tmp_path / "numbers").read_bytes(), "float32").reshape(2, -1, rows)
+    assert (got == got[:, :1]).all()
+
+    every = x.reshape(rows, -1)
+    exact = every.mean(-1) if mean else numpy.zeros(rows)
+    factor = 1 / numpy.sqrt(numpy.square(every - exact[:, None]).mean(-1) + 1e-5)
+    # Far fewer than a hundred additions lead to a number, and each rounds once.
+    roundings = 100 * 2.0**-24
+    assert numpy.abs(got[1, 0] / factor - 1).max() <= roundings
+    if mean:
+        assert numpy.abs(got[0, 0] / exact - 1).max() <= roundings
