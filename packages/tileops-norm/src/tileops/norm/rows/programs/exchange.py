@@ -30,8 +30,8 @@ __device__ __forceinline__ void announce_rows(int thread) {
   clusters::arrive();
 }
 
-// The sum over a warp's lanes of what each has of a row: that of row lane / (32 / kRows). Half of the
-// lanes take the first half of the rows, and hand over theirs of the other, and so on.
+// The sum over a warp's lanes of what each has of a row: that of row lane / (32 / kRows). Half of
+// the lanes take half of the rows, hand over what they have of the others, and so on.
 template <int kRows> __device__ __forceinline__ float sum_of_rows(const float *values, int lane) {
   float v[kRows];
 #pragma unroll
