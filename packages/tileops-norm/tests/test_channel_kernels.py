@@ -21,6 +21,7 @@ from tileops.norm.channels import kernels
 from tileops.norm.channels.layouts import (
     ColumnsLayout,
     ColumnsSplitLayout,
+    EvenLayout,
     FlatLayout,
     HeldLayout,
     RelayLayout,
@@ -193,6 +194,40 @@ FORCED: dict[str, tuple[Case, Any]] = {
     "held-wide": (
         Case("group", (3, 8, 500)),
         HeldLayout(1, 256, 1, 2, 8, straddle=False, wide=True),
+    ),
+    "even-of-a-warp": (
+        Case("instance", (5, 33, 512), F16, affine=F32, running=F32, mean=100.0),
+        EvenLayout(1, 32, 1, 2, 8),
+    ),
+    # Units that share a block, the last one with fewer; lanes of several units in a warp.
+    "even-of-lanes": (
+        Case("instance", (5, 33, 64), BF16, affine=BF16, running=BF16),
+        EvenLayout(1, 8, 16, 1, 8),
+    ),
+    "even-of-two-warps": (
+        Case("group", (3, 14, 8, 128), F32, 7, F32, biased=False, mean=-30.0),
+        EvenLayout(1, 64, 2, 8, 4),
+    ),
+    "even-of-a-block": (
+        Case("group", (9, 128, 32, 32), F16, 32, F32),
+        EvenLayout(1, 256, 1, 2, 8, weights=1),
+    ),
+    # Warps of which no power of two are as many, and more channels than a warp has lanes.
+    "even-of-a-cluster": (
+        Case("group", (2, 160, 20, 32), F16, 4, F16, mean=30.0),
+        EvenLayout(4, 160, 1, 5, 8, blocks=2, weights=2),
+    ),
+    "even-of-a-cluster-that-touches": (
+        Case("group", (3, 80, 64, 64), BF16, 8, BF16),
+        EvenLayout(8, 64, 1, 10, 8, touch=True),
+    ),
+    "even-behind-others": (
+        Case("instance", (3, 70, 4096), F32, affine=F32),
+        EvenLayout(1, 256, 1, 4, 4, dependent=True),
+    ),
+    "even-of-clusters-behind-others": (
+        Case("instance", (3, 7, 128, 128), F16, running=F32),
+        EvenLayout(2, 128, 1, 8, 8, dependent=True),
     ),
     "relay-of-one-unit": (
         Case("group", (1, 3, 1501, 8), F32, 1, F32, biased=False, mean=100.0),

@@ -18,6 +18,7 @@ from tileops.norm.channels.layouts import (
     ColumnsLayout,
     ColumnsRunningLayout,
     ColumnsSplitLayout,
+    EvenLayout,
     FlatLayout,
     HeldLayout,
     NothingLayout,
@@ -161,6 +162,27 @@ def test_division_by_a_number_known_at_the_launch() -> None:
                 assert high + n >> shift == n // divisor
 
 
+def test_an_even_layout_serves_one_size() -> None:
+    layout = EvenLayout(2, 64, 1, 5, 8)
+    shape = Shape("group", 3, 80, 640, 10)
+    numbers, workspace = launch_numbers(shape, layout, False, 132)
+    assert (numbers["units"], numbers["groups"], numbers["per"]) == (30, 10, 8)
+    assert (numbers["inner"], workspace) == (80, 0)
+    with pytest.raises(ValueError, match=r"EvenLayout\(.*\) serves no units of 5112 elements"):
+        launch_numbers(Shape("group", 3, 80, 639, 10), layout, False, 132)
+
+
+def test_an_even_launch_divides_by_numbers_of_32_bits() -> None:
+    """Its magic numbers travel as signed ones: the kernel takes their bits."""
+    layout = EvenLayout(1, 32, 1, 1, 8)
+    for channels in (1, 3, 7, 320, 641, 2**20 + 1):
+        numbers, _ = launch_numbers(Shape("instance", 3, channels, 256), layout, False, 132)
+        assert -(2**31) <= numbers["unit_magic"] < 2**31
+        magic, shift = int(numbers["unit_magic"]) % 2**32, int(numbers["unit_shift"])
+        for unit in (0, channels - 1, channels, 2 * channels - 1, 3 * channels - 1):
+            assert (unit * magic >> 32) + unit >> shift == unit // channels
+
+
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="building needs nvcc")
 
 PROGRAMS: dict[str, tuple[Traits, Any, str]] = {
@@ -168,6 +190,11 @@ PROGRAMS: dict[str, tuple[Traits, Any, str]] = {
         Traits("group", "float16", "float16", True, True),
         HeldLayout(4, 256, 1, 5, 8, straddle=False, wide=False),
         "mapa.shared::cluster",
+    ),
+    "even": (
+        Traits("group", "bfloat16", "float32", True, True),
+        EvenLayout(4, 320, 1, 5, 8, blocks=2, weights=2, dependent=True),
+        "cudaGridDependencySynchronize",
     ),
     "split": (
         Traits("batch", "bfloat16", "float32", True, True, "float32", True, True),
@@ -205,6 +232,7 @@ def test_programs_build_without_a_card(name: str) -> None:
     ("name", "traits", "layout"),
     [
         ("held", PROGRAMS["held"][0], HeldLayout(4, 256, 1, 5, 8, False, False)),
+        ("even", PROGRAMS["held"][0], EvenLayout(4, 256, 1, 5, 8)),
         ("columns", PROGRAMS["columns"][0], ColumnsLayout(2, 128, 8, 16)),
     ],
 )
@@ -216,11 +244,29 @@ def test_where_a_cluster_sends_to_nothing_else_is(name: str, traits: Traits, lay
         lambda: getattr(module, name)(traits, layout), arch="sm_90a", pass_configs=PASS_CONFIGS
     )
     places = re.findall(r"void\* (\w+) = .*buf_dyn_shmem \+ (\d+)", program.source)
-    boxes = {"held": ("partial",), "columns": ("theirs", "final")}[name]
+    boxes = {"held": ("partial",), "even": ("partial",), "columns": ("theirs", "final")}[name]
     taken = [place for _, place in places]
     for wanted in ("barrier", *boxes):
         (place,) = [place for buffer, place in places if buffer == wanted]
         assert taken.count(place) == 1, places
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("cluster", "lanes", "accesses", "blocks"), [(8, 256, 10, 4), (1, 32, 2, 1)]
+)
+def test_an_even_program_divides_nothing_and_spills_nothing(
+    cluster: int, lanes: int, accesses: int, blocks: int
+) -> None:
+    """A division has a slow path of 100 instructions; values in local memory are read twice."""
+    traits = Traits("group", "float16", "float16", True, True)
+    layout = EvenLayout(cluster, lanes, 1, accesses, 8, blocks)
+    module = import_module("tileops.norm.channels.programs.even")
+    program = tilelang_backend.build(
+        lambda: module.even(traits, layout), arch="sm_90a", pass_configs=PASS_CONFIGS
+    )
+    assert f"__launch_bounds__({lanes}, {blocks})" in program.source
+    assert not re.search(r"state\[\d\] / ", program.source)
 
 
 TRAINING = ("float16", "float32", True, True, "float32", True)
@@ -230,6 +276,7 @@ TRAINING = ("float16", "float32", True, True, "float32", True)
     ("name", "traits", "layout"),
     [
         ("held", Traits("instance", *TRAINING[:5]), HeldLayout(4, 256, 1, 5, 8, False, False)),
+        ("even", Traits("instance", *TRAINING[:5]), EvenLayout(4, 256, 1, 5, 8)),
         ("held", Traits("batch", *TRAINING, True), HeldLayout(4, 256, 1, 5, 8, False, False)),
         ("columns", Traits("batch", *TRAINING, True), ColumnsLayout(4, 256, 8, 4)),
     ],
@@ -256,12 +303,14 @@ def test_all_launches_of_a_program_of_clusters_are_of_whole_clusters(
 
 
 @pytest.mark.parametrize(
-    "name", ["held", "relay", "split", "columns", "columns_split", "flat", "columns_running"]
+    "name",
+    ["held", "even", "relay", "split", "columns", "columns_split", "flat", "columns_running"],
 )
 def test_every_program_gets_its_numbers(name: str) -> None:
     """Whatever is no tensor among a program's parameters is a number of the launch."""
     made: dict[str, tuple[Shape, Any]] = {
         "held": (Shape("group", 2, 8, 64, 2), HeldLayout(1, 32, 4, 1, 8, False, False)),
+        "even": (Shape("instance", 2, 8, 64), EvenLayout(1, 8, 4, 1, 8)),
         "relay": (Shape("instance", 2, 8, 64), RelayLayout(256, 8, 4, 8)),
         "split": (Shape("instance", 2, 8, 64), SplitLayout(256, 8, 4, False, False)),
         "columns": (Shape("batch", 2, 8, 49), ColumnsLayout(1, 512, 8, 1)),

@@ -64,12 +64,12 @@ MOST_FLOATS = 32
 #: Warps whose statistics a thread reads all of.
 MOST_READ = 8
 
-#: Chains of additions that a thread runs side by side, at least.
+#: Chains of additions that a thread runs side by side.
 CHAINS = 4
 
 
 def even_pieces(traits: Traits, layout: EvenLayout) -> Any:
-    """Macros over ``state``: the sum of the means of what was merged so far, and the squares."""
+    """Macros over ``state``: the mean of what was merged so far, and the squares."""
     import tilelang.language as T
 
     accesses, vector, lanes, cluster = layout.accesses, layout.vector, layout.lanes, layout.cluster

@@ -84,6 +84,8 @@ class HeldLayout:
 class EvenLayout:
     """As :class:`HeldLayout`, where every thread holds ``accesses`` accesses, no more and no less.
 
+    It serves tensors of fewer than 2**31 elements, whose units are runs: no batch's channels.
+
     Attributes:
         cluster: blocks that share a unit.
         lanes: threads of a block that hold a unit's part; of more than 32, a multiple of 32.

@@ -58,9 +58,7 @@ def launch_numbers(
     return _column_numbers(shape, layout, processors)
 
 
-def _even_numbers(
-    shape: Shape, layout: EvenLayout, averages: bool
-) -> tuple[dict[str, float], int]:
+def _even_numbers(shape: Shape, layout: EvenLayout, averages: bool) -> tuple[dict[str, float], int]:
     if shape.size != layout.cluster * layout.lanes * layout.accesses * layout.vector:
         raise ValueError(f"{layout} serves no units of {shape.size} elements")
     inner = shape.space // layout.vector

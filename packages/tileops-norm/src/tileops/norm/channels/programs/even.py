@@ -79,8 +79,11 @@ def even(traits: Traits, layout: EvenLayout) -> Any:
             kept = T.alloc_local((4,), "int32")
             kept[0] = T.cast(block % cluster, "int32")
             kept[1] = T.cast(block // cluster, "int32") * together + thread // lanes
+            kept[3] = 1
             if together > 1:
                 # What is left over of a block does another unit once more, and writes nothing.
+                if kept[1] >= units:
+                    kept[3] = 0
                 kept[1] = T.min(kept[1], units - 1)
             rank = kept[0]
             unit = kept[1]
@@ -113,27 +116,23 @@ def even(traits: Traits, layout: EvenLayout) -> Any:
                 piece.touch_weights(W, B, first, per, thread)
             piece.settle(state, partial, thread, rank, barrier)
 
-            if running and lane == 0:
-                if together == 1 or T.cast(block, "int32") * together + thread // lanes < units:
-                    elements = 1.0 * size * vector
-                    U = T.make_tensor_from_addr(workspace, (2, units), "float32")
-                    U[0, unit] = state[0]
-                    U[1, unit] = state[1] * (1.0 / (elements - 1.0))
+            if running and lane == 0 and kept[3] != 0:
+                U = T.make_tensor_from_addr(workspace, (2, units), "float32")
+                U[0, unit] = state[0]
+                U[1, unit] = state[1] * (1.0 / (size * vector - 1))
 
             reciprocal[0] = T.rsqrt(state[1] * (1.0 / (size * vector)) + eps)
             piece.keep_packed(values, state[0])
             for i in T.unroll(accesses):
                 k = i if mode == "group" else 0
                 if holds:
-                    c = T.call_extern(
-                        "int32", "tileops::divide", lane + i * span, magic, shift
-                    )
+                    c = T.call_extern("int32", "tileops::divide", lane + i * span, magic, shift)
                     piece.look_up(weights, scale, offset, i, c)
                 elif mode == "group":
                     channel_piece.affine(
                         W, B, scale, offset, i, first, lane + i * span, inner, magic, shift
                     )
-                if together == 1 or T.cast(block, "int32") * together + thread // lanes < units:
+                if kept[3] != 0:
                     channel_piece.write(
                         Y, values, i, place + i * span, state[0], reciprocal[0], scale[k], offset[k]
                     )
