@@ -14,13 +14,11 @@ from tileops.norm.channels.layouts import EvenLayout
 from tileops.norm.channels.pieces import PRELUDE
 from tileops.norm.channels.traits import Traits
 from tileops.norm.rows.configs import ITEMSIZE
-from tileops.norm.rows.programs import device
 
 __all__ = ["SOURCE", "even_pieces"]
 
 SOURCE = (
-    device.SOURCE
-    + PRELUDE
+    PRELUDE
     + r"""
 #ifndef TILEOPS_NORM_EVEN  // a program of two kernels has this text twice
 #define TILEOPS_NORM_EVEN
@@ -75,9 +73,6 @@ def even_pieces(traits: Traits, layout: EvenLayout) -> Any:
     accesses, vector, lanes, cluster = layout.accesses, layout.vector, layout.lanes, layout.cluster
     dtype = traits.dtype
     each = accesses * vector
-    affine_dtype = traits.affine or dtype
-    affine_size = ITEMSIZE[affine_dtype]
-    fetch = f"rows::get<{affine_size}, 0, false>"
     neighbours = min(lanes, 32)
     warps = max(lanes // 32, 1) * cluster
     # What the warps leave, a thread reads all of where it is little; else some threads share it.
@@ -238,40 +233,8 @@ def even_pieces(traits: Traits, layout: EvenLayout) -> Any:
             if traits.biased:
                 T.call_extern("handle", "even::touch", T.address_of(B[first + thread]))
 
-    @T.macro
-    def hold_weights(weight, bias, weights, first, per, thread):
-        """weights = those of the channels ``thread % 32``, 32 further on, and so on, of a unit.
-
-        They are asked for before the statistics are known. Where each access asks for its own, it
-        does so behind the store of the one before, since y might be the same memory.
-        """
-        raw = T.alloc_local((1,), affine_dtype)
-        for k in T.unroll(layout.weights):
-            at = T.cast(first + T.min(thread % 32 + 32 * k, per - 1), "int64") * affine_size
-            if traits.weighted:
-                T.call_extern("handle", fetch, T.address_of(raw[0]), weight + at)
-                weights[0, k] = T.cast(raw[0], "float32")
-            if traits.biased:
-                T.call_extern("handle", fetch, T.address_of(raw[0]), bias + at)
-                weights[1, k] = T.cast(raw[0], "float32")
-
-    @T.macro
-    def look_up(weights, scale, offset, i, c):
-        """scale[i] and offset[i] = weight and bias of the unit's channel ``c``."""
-        scale[i] = T.shfl_sync(weights[0, 0], c % 32) if traits.weighted else 1.0
-        offset[i] = T.shfl_sync(weights[1, 0], c % 32) if traits.biased else 0.0
-        for k in T.unroll(1, layout.weights):
-            other = T.alloc_local((2,), "float32")
-            other[0] = T.shfl_sync(weights[0, k], c % 32) if traits.weighted else 1.0
-            other[1] = T.shfl_sync(weights[1, k], c % 32) if traits.biased else 0.0
-            if c >= 32 * k:
-                scale[i] = other[0]
-                offset[i] = other[1]
-
     return SimpleNamespace(
         touch_weights=touch_weights,
-        hold_weights=hold_weights,
-        look_up=look_up,
         each=each,
         warps=warps,
         keep_packed=keep_packed,

@@ -94,10 +94,8 @@ class EvenLayout:
         vector: elements of an access, which are of one channel.
         blocks: blocks that must fit a multiprocessor at once; the compiler keeps its registers to
             it.
-        weights: how many of a group's weights each lane of a warp holds for the others, from before
-            the statistics are known; 0 where each access fetches its own when they are.
-        touch: whether those are brought into L1 before.
-        dependent: whether a launch may begin before the one before it is through.
+        touch: whether a group's weights are brought into L1 before they are needed.
+        overlap: whether a launch may begin before the kernel before it has ended.
     """
 
     cluster: int
@@ -106,9 +104,8 @@ class EvenLayout:
     accesses: int
     vector: int
     blocks: int = 1
-    weights: int = 0
     touch: bool = False
-    dependent: bool = False
+    overlap: bool = False
     program: ClassVar[Program] = "even"
 
 

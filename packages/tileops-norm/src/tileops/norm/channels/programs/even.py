@@ -1,4 +1,19 @@
-"""A unit in registers, of which every thread holds equally many whole accesses: read once."""
+"""A unit in registers, of which every thread holds equally many whole accesses: read once.
+
+Where its layout says ``overlap``, it is launched while the kernel before still runs (programmatic
+dependent launch), which hides what a launch takes. Nothing else changes, by what PTX says of
+``griddepcontrol``:
+
+- ``wait`` returns when the kernels before have ended, and what they wrote is there. Every thread
+  waits before its first access to global memory, reads and writes. So x is what they made of it,
+  and y and the workspace may be memory that they still read.
+- ``launch_dependents`` lets the next kernel start, where that was launched to overlap too; any
+  other starts at our end, as always. One that starts so waits for our end in its turn before it
+  touches memory, and our end comes after the end of what we waited for. The signal comes after our
+  wait, so that no more than two kernels of a stream are under way.
+
+In a CUDA graph an overlap is an edge between two kernels, and means the same.
+"""
 
 from typing import Any
 
@@ -32,7 +47,6 @@ def even(traits: Traits, layout: EvenLayout) -> Any:
     size = span * accesses
     piece = even_pieces(traits, layout)
     channel_piece = pieces(traits, vector, False)
-    holds = mode == "group" and layout.weights > 0
 
     @T.prim_func
     def even(
@@ -71,9 +85,12 @@ def even(traits: Traits, layout: EvenLayout) -> Any:
             scale = T.alloc_local((accesses,), "float32")
             offset = T.alloc_local((accesses,), "float32")
             reciprocal = T.alloc_local((1,), "float32")
-            weights = T.alloc_local((2, max(layout.weights, 1)), "float32")
             partial = T.alloc_shared((together, piece.warps, 2), "float32")
             barrier = T.alloc_shared((1,), "uint64")
+            if cluster > 1 or layout.overlap:
+                T.pdl_sync()
+            if layout.overlap:
+                T.pdl_trigger()
             thread = T.get_thread_binding()
             # Kept in registers of their own: TileLang would write them out at each use.
             kept = T.alloc_local((4,), "int32")
@@ -90,9 +107,6 @@ def even(traits: Traits, layout: EvenLayout) -> Any:
             lane = rank * lanes + thread % lanes
             place = T.cast(unit * size + lane, "int64")
 
-            if layout.dependent:
-                T.pdl_sync()
-                T.pdl_trigger()
             for i in T.unroll(accesses):
                 for v in T.vectorized(vector):
                     values[i, v] = X[place + i * span, v]
@@ -107,8 +121,6 @@ def even(traits: Traits, layout: EvenLayout) -> Any:
             first = kept[2]
             if mode != "group":
                 channel_piece.affine(W, B, scale, offset, 0, first, 0, inner, magic, shift)
-            elif holds:
-                piece.hold_weights(weight, bias, weights, first, per, thread)
             piece.of_thread(values, state)
             if cluster > 1:
                 T.call_extern("handle", "clusters::ready")
@@ -125,10 +137,7 @@ def even(traits: Traits, layout: EvenLayout) -> Any:
             piece.keep_packed(values, state[0])
             for i in T.unroll(accesses):
                 k = i if mode == "group" else 0
-                if holds:
-                    c = T.call_extern("int32", "tileops::divide", lane + i * span, magic, shift)
-                    piece.look_up(weights, scale, offset, i, c)
-                elif mode == "group":
+                if mode == "group":
                     channel_piece.affine(
                         W, B, scale, offset, i, first, lane + i * span, inner, magic, shift
                     )
