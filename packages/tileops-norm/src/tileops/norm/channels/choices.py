@@ -28,14 +28,9 @@ from tileops.norm.rows.configs import ACCESS_BYTES, ITEMSIZE, MAX_CLUSTER
 __all__ = ["choose_layout", "even_layout", "held_layout", "relay_layout", "split_layout"]
 
 
-#: Registers of a multiprocessor; threads and blocks that each of the cards may have on one.
-REGISTERS, MOST_THREADS, MOST_BLOCKS = 65536, 1536, 16
-
-#: Registers of an access of 16 bytes.
-WORDS_AN_ACCESS = 4
-
-#: Registers of a thread beside what it holds of x: without a spill, and where nothing is short.
-SPARE_REGISTERS, FREE_REGISTERS = 20, 40
+#: Registers of a multiprocessor, and its threads and blocks at once for which units are even: no
+#: more threads were measured, nor more accesses of a thread; some cards have no more blocks.
+REGISTERS, EVEN_THREADS, EVEN_BLOCKS, EVEN_ACCESSES = 65536, 1024, 16, 18
 
 #: Bytes of x up to which a launch may overlap the kernel before: 5.2 MB gained, 21 MB lost.
 MOST_OVERLAPPED = 2**23
@@ -120,12 +115,14 @@ def even_layout(
         together = _together(lanes, cluster, shape.units, processors)
         blocks = -(-(-(-shape.units // together) * cluster) // processors)
         threads = blocks * together * lanes
-        registers = min(REGISTERS // threads // 8 * 8, 255) if threads <= MOST_THREADS else 0
         each = part // lanes
-        if blocks <= MOST_BLOCKS and each * WORDS_AN_ACCESS + SPARE_REGISTERS <= registers:
-            # What the compiler takes at will depends on little else than the accesses. Where that
-            # is no more than there is, one build serves any number of units.
-            free = each * WORDS_AN_ACCESS + FREE_REGISTERS <= registers
+        if threads > EVEN_THREADS or blocks > EVEN_BLOCKS or each > EVEN_ACCESSES:
+            continue
+        # Held to 20 beside those of x, no program spilled; left alone, they took up to 64 beside
+        # twice those of x. Where there are as many, one build serves any number of units.
+        registers = REGISTERS // threads // 8 * 8
+        if 4 * each + 20 <= registers:
+            free = 8 * each + 64 <= registers
             overlap = arch in CLUSTERS and shape.elements * ITEMSIZE[dtype] <= MOST_OVERLAPPED
             touch = shape.mode == "group" and cluster > 1
             return EvenLayout(
