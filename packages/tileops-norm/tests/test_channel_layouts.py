@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
+import math
+import pathlib
 import random
 import re
 import shutil
+import subprocess
 from importlib import import_module
 from typing import Any
 
 import pytest
 
 from tileops.core import tilelang_backend
+from tileops.norm import BatchNormFwdOp, GroupNormFwdOp, InstanceNormFwdOp
 from tileops.norm.channels import layouts
 from tileops.norm.channels.choices import choose_layout
 from tileops.norm.channels.layouts import (
@@ -64,7 +69,22 @@ def fits(shape: Shape, layout: Any, dtype: str, arch: str, processors: int) -> N
         size = shape.size // vector
         if not getattr(layout, "wide", False):
             assert size < 2**31
-    if isinstance(layout, HeldLayout):
+    if isinstance(layout, EvenLayout):
+        assert shape.elements < 2**31
+        assert vector * ITEMSIZE[dtype] == 16
+        assert shape.space % vector == 0
+        # The numbers of the launch are those of this size, or launch_numbers had raised.
+        assert layout.lanes * layout.units % 32 == 0
+        assert layout.lanes % 32 == 0 or layout.lanes in (1, 2, 4, 8, 16)
+        assert layout.cluster == 1 or (layout.units == 1 and layout.lanes >= layout.cluster)
+        assert layout.lanes * layout.units <= 512
+        assert layout.accesses <= 18
+        launched = -(-shape.units // layout.units) * layout.cluster
+        threads = -(-launched // processors) * layout.lanes * layout.units
+        assert 4 * layout.accesses * threads <= 65536 - 20 * threads
+        assert layout.blocks in (1, -(-launched // processors))
+        assert not layout.overlap or arch in layouts.CLUSTERS
+    elif isinstance(layout, HeldLayout):
         assert layout.lanes * layout.units <= 1024
         assert layout.cluster * layout.lanes * layout.accesses >= size
         assert layout.accesses * vector * ITEMSIZE[dtype] <= 208  # bytes of a thread's registers
@@ -118,14 +138,16 @@ def test_of_no_elements_nothing_is_launched(shape: tuple[int, int, int]) -> None
 
 #: Shapes that were measured on an H200, and what was best or within 4% of it there.
 CHOSEN = [
-    (Shape("group", 8, 128, 1024, 32), "float16", HeldLayout(1, 256, 1, 2, 8, False, False)),
-    (Shape("group", 2, 1280, 1024, 32), "float16", HeldLayout(2, 512, 1, 5, 8, False, False)),
-    (Shape("group", 2, 320, 128**2, 32), "float16", HeldLayout(8, 256, 1, 10, 8, False, False)),
+    (Shape("group", 8, 128, 1024, 32), "float16", EvenLayout(1, 256, 1, 2, 8, overlap=True)),
+    (Shape("group", 1, 640, 2048, 32), "float16", EvenLayout(4, 256, 1, 5, 8, 1, True, True)),
+    (Shape("group", 2, 1280, 1024, 32), "float16", EvenLayout(2, 512, 1, 5, 8, 1, True, True)),
+    (Shape("group", 2, 320, 128**2, 32), "float16", EvenLayout(8, 256, 1, 10, 8, 4, True)),
+    (Shape("group", 1, 320, 192**2, 32), "float16", EvenLayout(8, 384, 1, 15, 8, 2, True)),
     (Shape("group", 1, 512, 256**2, 32), "float16", RelayLayout(256, 8, 4, 8)),
     (Shape("group", 1, 128, 1024**2, 32), "float16", RelayLayout(256, 8, 4, 8)),
-    (Shape("group", 4, 256, 1023, 32), "float16", HeldLayout(1, 256, 1, 4, 8, True, False)),
-    (Shape("instance", 1, 256, 64**2), "float32", HeldLayout(1, 256, 1, 4, 4, False, False)),
-    (Shape("instance", 2, 320, 8**3), "float16", HeldLayout(1, 32, 1, 2, 8, False, False)),
+    (Shape("group", 4, 256, 1023, 32), "float16", HeldLayout(1, 512, 1, 2, 8, True, False)),
+    (Shape("instance", 1, 256, 64**2), "float32", EvenLayout(1, 256, 1, 4, 4, overlap=True)),
+    (Shape("instance", 2, 320, 8**3), "float16", EvenLayout(1, 32, 1, 2, 8, overlap=True)),
     (Shape("instance", 8, 64, 512**2), "float16", HeldLayout(8, 512, 1, 8, 8, False, False)),
     (Shape("instance", 2, 32, 128**3), "float16", RelayLayout(256, 8, 4, 8)),
     (Shape("batch", 64, 256, 56**2), "float16", HeldLayout(8, 256, 1, 13, 8, False, False)),
@@ -139,6 +161,72 @@ CHOSEN = [
 @pytest.mark.parametrize(("shape", "dtype", "layout"), CHOSEN)
 def test_what_is_chosen_on_an_h200(shape: Shape, dtype: str, layout: Any) -> None:
     assert choose_layout(shape, dtype, True, True, "sm_90a", 132) == layout
+
+
+#: The entries' workloads whose statistics are the input's, and the programs that they get.
+WORKLOADS = {
+    "sdxl-unet-1024-320": "even",
+    "sdxl-unet-1024-1280": "even",
+    "sdxl-vae-decode-512": "relay",
+    "sdxl-vae-decode-128": "relay",
+    "cyclegan-resnet-256": "even",
+    "nnunet-3d-fullres-32": "relay",
+    "nnunet-3d-fullres-320": "even",
+    "resnet-50-training-256": "held",
+    "resnet-50-training-2048": "columns",
+}
+
+
+def workloads() -> Any:
+    for op in (GroupNormFwdOp, InstanceNormFwdOp, BatchNormFwdOp):
+        mode = op.__name__.removesuffix("NormFwdOp").lower()
+        for workload in op.entry.workloads:
+            dims, params = workload.dims, workload.params
+            if mode == "batch" and not params.get("training", False):
+                continue
+            groups = params.get("num_groups", 0)
+            shape = Shape(mode, dims["N"], dims["C"], math.prod(dims["S"]), groups)  # type: ignore[arg-type]
+            yield workload.label, shape, workload.dtypes["T"]
+
+
+def test_what_program_the_entries_workloads_get() -> None:
+    found = {
+        label: choose_layout(shape, dtype, True, True, "sm_90a", 132).program
+        for label, shape, dtype in workloads()
+    }
+    assert found == WORKLOADS
+
+
+def test_an_even_program_is_left_where_it_does_not_fit() -> None:
+    def chosen(
+        shape: Shape, dtype: str = "float16", aligned: bool = True, arch: str = "sm_90a"
+    ) -> Any:
+        return choose_layout(shape, dtype, aligned, True, arch, 132)
+
+    fits_it = Shape("instance", 2, 320, 512)
+    assert chosen(fits_it).program == "even"
+    assert chosen(fits_it, aligned=False).program == "held"
+    assert chosen(fits_it, arch="sm_80") == EvenLayout(1, 32, 1, 2, 8)  # nothing overlaps there
+    # A batch's channels are no runs; accesses of 8 bytes; channels that share an access.
+    assert chosen(Shape("batch", 2, 320, 512)).program == "held"
+    assert chosen(Shape("instance", 2, 320, 516)).program == "held"
+    assert chosen(Shape("group", 2, 320, 52, 32)).program == "held"
+    # 67 accesses are no threads' equal parts, and 2011 no blocks'.
+    assert chosen(Shape("instance", 2, 320, 67 * 8)).program == "held"
+    assert chosen(Shape("instance", 2, 3, 2011 * 8)).program == "held"
+    # More units than run at once, up to more elements than 32 bits count.
+    assert chosen(Shape("group", 8, 320, 128**2, 32)).program == "held"
+    assert chosen(Shape("group", 2**31 // 4096 + 3, 8, 512, 1)).program == "held"
+    # No elements.
+    assert chosen(Shape("instance", 0, 320, 512)) == NothingLayout()
+
+
+def test_launches_overlap_up_to_some_bytes() -> None:
+    for samples, overlap in ((1, True), (3, True), (4, False)):
+        shape = Shape("group", samples, 320, 4096, 32)  # 2.6 MB a sample
+        layout = choose_layout(shape, "float16", True, True, "sm_90a", 132)
+        assert isinstance(layout, EvenLayout)
+        assert layout.overlap == overlap, samples
 
 
 def test_running_statistics_have_layouts_of_their_own() -> None:
@@ -193,7 +281,7 @@ PROGRAMS: dict[str, tuple[Traits, Any, str]] = {
     ),
     "even": (
         Traits("group", "bfloat16", "float32", True, True),
-        EvenLayout(4, 320, 1, 5, 8, blocks=2, weights=2, dependent=True),
+        EvenLayout(4, 320, 1, 5, 8, blocks=2, overlap=True),
         "cudaGridDependencySynchronize",
     ),
     "split": (
@@ -253,20 +341,49 @@ def test_where_a_cluster_sends_to_nothing_else_is(name: str, traits: Traits, lay
 
 @needs_nvcc
 @pytest.mark.parametrize(
-    ("cluster", "lanes", "accesses", "blocks"), [(8, 256, 10, 4), (1, 32, 2, 1)]
+    ("traits", "layout"),
+    [
+        (
+            Traits(shape.mode, dtype, *(() if dtype == "float32" else (dtype, True, True))),
+            choose_layout(shape, dtype, True, True, "sm_90a", 132),
+        )
+        for shape, dtype in [
+            *((shape, dtype) for _, shape, dtype in workloads() if WORKLOADS[_] == "even"),
+            (Shape("group", 1, 320, 192**2, 32), "bfloat16"),
+        ]
+    ],
 )
 def test_an_even_program_divides_nothing_and_spills_nothing(
-    cluster: int, lanes: int, accesses: int, blocks: int
+    traits: Traits, layout: EvenLayout, tmp_path: pathlib.Path
 ) -> None:
     """A division has a slow path of 100 instructions; values in local memory are read twice."""
-    traits = Traits("group", "float16", "float16", True, True)
-    layout = EvenLayout(cluster, lanes, 1, accesses, 8, blocks)
     module = import_module("tileops.norm.channels.programs.even")
     program = tilelang_backend.build(
         lambda: module.even(traits, layout), arch="sm_90a", pass_configs=PASS_CONFIGS
     )
-    assert f"__launch_bounds__({lanes}, {blocks})" in program.source
+    assert f"__launch_bounds__({layout.lanes}, {layout.blocks})" in program.source
     assert not re.search(r"state\[\d\] / ", program.source)
+    assert spilled(program.source, tmp_path) == [0]
+
+
+def spilled(source: str, folder: pathlib.Path) -> list[int]:
+    """The bytes that each kernel keeps in local memory for want of registers."""
+    found = importlib.util.find_spec("tilelang")
+    assert found is not None
+    assert found.origin is not None
+    root = pathlib.Path(found.origin).parent
+    (folder / "program.cu").write_text(source)
+    options = ["-std=c++17", "-O3", "-arch=sm_90a", "-cubin", "-Xptxas=-v", "-o", "program.cubin"]
+    headers = [f"-I{root / 'src'}", f"-I{root / '3rdparty/cutlass/include'}"]
+    done = subprocess.run(
+        ["nvcc", *options, *headers, "program.cu"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [int(n) for n in re.findall(r"(\d+) bytes spill stores", done.stderr)]
 
 
 TRAINING = ("float16", "float32", True, True, "float32", True)

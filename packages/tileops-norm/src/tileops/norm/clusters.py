@@ -21,10 +21,10 @@ read before they sent: what is written behind it has a place of its own, by a ``
 reads.
 
 TVM's runtime, as TileLang 0.1.15 has it, launches whatever has clusters by programmatic dependent
-launch, whether its kernel knows of that or not. Such a launch may begin when all blocks of the kernel
-before have ended or said ``griddepcontrol.launch_dependents``: what those wrote need not be there
-yet. So each kernel of a program of clusters calls ``T.pdl_sync`` before it touches memory, which
-waits for the end of the kernel before and for its writes.
+launch, whether its kernel knows of that or not. Such a launch may begin when all blocks of the
+kernel before have ended or said ``griddepcontrol.launch_dependents``: what those wrote need not be
+there yet. So each kernel of a program of clusters calls ``T.pdl_sync`` before it touches memory,
+which waits for the end of the kernel before and for its writes.
 """
 
 __all__ = ["SOURCE"]

@@ -89,9 +89,12 @@ def even_layout(
       [14.67], 8x480x12 17.44 [16.26], 4x640x18 20.03 [17.29]; held 24.72 [22.74]; split 22.66
       [20.44]
 
+    All but those that overlap were measured without the wait that clusters now begin with.
+
     So the cluster is held's, and so are the threads, or half as many where those divide the
-    accesses, or the most between whose registers go round. That is where the last case's 480 fail: 960 threads of a multiprocessor have 64 registers each, and 48 would be
-    x. Where the blocks come in several waves nothing was measured: ``held_layout`` serves them.
+    accesses, or the most between whose registers go round. That is where the last case's 480 fail:
+    960 threads of a multiprocessor have 64 registers each, of which 48 would be x's. Where the
+    blocks come in several waves nothing was measured: ``held_layout`` serves them.
 
     A group's weights that lanes held for each other from before the statistics were known gained
     at most 0.03 beside the better of having them touched and not (8x256x10 13.85 [10.86], which is
