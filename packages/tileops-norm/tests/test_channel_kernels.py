@@ -228,7 +228,7 @@ def test_even_launches_wait_for_what_came_before(captured: bool) -> None:
     steps = [
         *(instance, instance, group, instance, few, group, group, instance),
         lambda x: layer(x.view(32, 40960), weight).view(x.shape),
-        # 62 x 32 is no multiple of 16 bytes' worth of threads: held by a cluster.
+        # Of 20 x 62 x 32 elements no threads hold equal parts: another program, in clusters.
         lambda x: torch.cat((group(x[:, :, :62].contiguous()), x[:, :, 62:]), 2),
     ]
 
