@@ -111,8 +111,8 @@ def channel_calls() -> Iterator[Call]:
     yield channels_of(group(32), 8, 128, 30, 34)
     yield channels_of(group(32), 2, 320, 66, 62)
     yield channels_of(group(32), 8, 128, 32, 32)  # threads hold equal parts: a block of them
-    yield channels_of(group(32), 2, 320, 64, 64)  # clusters that overlap the kernel before
-    yield channels_of(group(32), 2, 320, 128, 128)  # clusters that do not
+    yield channels_of(group(32), 2, 320, 64, 64)  # clusters
+    yield channels_of(group(32), 2, 320, 128, 128)  # short of registers
     yield channels_of(instance(True, 0.1), 9, 40, 64)  # several units a warp
     yield channels_of(group(4), 2, 32, 7, 7)  # accesses of several channels
     yield channels_of(group(4), 2, 32, 7, 7, offset=1)

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 import pytest
 
 from tileops.core import tilelang_backend
-from tileops.norm.channels.layouts import ColumnsLayout, EvenLayout, HeldLayout
+from tileops.norm.channels.layouts import (
+    ColumnsLayout,
+    ColumnsRunningLayout,
+    ColumnsSplitLayout,
+    EvenLayout,
+    FlatLayout,
+    HeldLayout,
+    RelayLayout,
+    SplitLayout,
+)
 from tileops.norm.channels.pieces import PASS_CONFIGS
 from tileops.norm.channels.traits import Traits
 from tileops.norm.rows import ops, programs
@@ -19,7 +29,8 @@ from tileops.norm.rows.configs import Build, RowConfig, WideConfig
 pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="building needs nvcc")
 
 AVERAGED = ("float16", "float32", True, True, "float32", True, True)
-TRACKED = Traits("instance", *AVERAGED[:5])
+TRACKED, BATCH = Traits("instance", *AVERAGED[:5]), Traits("batch", *AVERAGED)
+RUN = Traits("batch", *AVERAGED[:5])
 
 WAIT = "cudaGridDependencySynchronize();"
 SIGNAL = "cudaTriggerProgrammaticLaunchCompletion();"
@@ -45,11 +56,11 @@ HELD, EVEN = HeldLayout(4, 256, 1, 5, 8, False, False), EvenLayout(4, 256, 1, 5,
 
 CLUSTERS: dict[str, tuple[int, Any]] = {
     "held-and-its-average": (2, lambda: channels("held", TRACKED, HELD)),
-    "held-and-its-counter": (2, lambda: channels("held", Traits("batch", *AVERAGED), HELD)),
+    "held-and-its-counter": (2, lambda: channels("held", BATCH, HELD)),
     "even-and-its-average": (2, lambda: channels("even", TRACKED, EVEN)),
     "columns-and-its-counter": (
         2,
-        lambda: channels("columns", Traits("batch", *AVERAGED), ColumnsLayout(4, 256, 8, 4)),
+        lambda: channels("columns", BATCH, ColumnsLayout(4, 256, 8, 4)),
     ),
     "rows-in-registers": (1, lambda: rows(RowConfig(128, 1, 8, True, cluster=4))),
     "wide-rows": (1, lambda: rows(WideConfig(128, 8, 4, 4, 4, cluster=2))),
@@ -59,7 +70,7 @@ CLUSTERS: dict[str, tuple[int, Any]] = {
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_clusters_wait_for_the_kernel_before(name: str) -> None:
     """The runtime of TileLang 0.1.15 lets whatever has clusters begin before the kernel before has
-    ended, if that allows it, as launches that overlap do. x was read before it was written."""
+    ended. x was read before all of it was written."""
     count, make = CLUSTERS[name]
     kernels = make()
     assert len(kernels) == count
@@ -70,17 +81,31 @@ def test_clusters_wait_for_the_kernel_before(name: str) -> None:
         assert SIGNAL not in kernel
 
 
-@pytest.mark.parametrize("cluster", [1, 4])
-def test_launches_that_overlap_wait_and_then_signal(cluster: int) -> None:
-    layout = EvenLayout(cluster, 256, 1, 2, 8, overlap=True)
-    first, average = channels("even", TRACKED, layout)
-    assert first.index(WAIT) < first.index(SIGNAL) < first.index("blockIdx")
-    # Without clusters, what moves the running statistics is launched when the first kernel ends.
-    assert (WAIT in average) == (cluster > 1)
-    assert SIGNAL not in average
+ALONE: dict[str, tuple[int, Any]] = {
+    "held-and-its-average": (2, lambda: channels("held", TRACKED, replace(HELD, cluster=1))),
+    "held-and-its-counter": (2, lambda: channels("held", BATCH, replace(HELD, cluster=1))),
+    "even-and-its-average": (2, lambda: channels("even", TRACKED, replace(EVEN, cluster=1))),
+    "columns-and-its-counter": (2, lambda: channels("columns", BATCH, ColumnsLayout(1, 256, 8, 4))),
+    "relay": (2, lambda: channels("relay", BATCH, RelayLayout(256, 8, 4, 8))),
+    "split": (2, lambda: channels("split", BATCH, SplitLayout(256, 8, 4, False, False))),
+    "columns-split": (2, lambda: channels("columns_split", BATCH, ColumnsSplitLayout(256, 8, 4))),
+    "flat": (1, lambda: channels("flat", RUN, FlatLayout(256, 8, 1, False))),
+    "columns-running": (
+        1,
+        lambda: channels("columns_running", RUN, ColumnsRunningLayout(128, 8, 4)),
+    ),
+    "rows-in-registers": (1, lambda: rows(RowConfig(128, 1, 8, True))),
+    "wide-rows": (1, lambda: rows(WideConfig(128, 8, 4, 4, 4))),
+}
 
 
-def test_what_overlaps_nothing_neither_waits_nor_signals() -> None:
-    for kernel in channels("even", TRACKED, EvenLayout(1, 256, 1, 2, 8)):
+@pytest.mark.parametrize("name", ALONE)
+def test_what_has_no_clusters_neither_waits_nor_signals(name: str) -> None:
+    """It is launched when the kernel before has ended, also on cards that have no such wait; and
+    clusters behind it are launched when it has ended: see choose_layout."""
+    count, make = ALONE[name]
+    kernels = make()
+    assert len(kernels) == count
+    for kernel in kernels:
         assert WAIT not in kernel
         assert SIGNAL not in kernel

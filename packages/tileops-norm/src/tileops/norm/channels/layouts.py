@@ -95,7 +95,6 @@ class EvenLayout:
         blocks: blocks that must fit a multiprocessor at once; the compiler keeps its registers to
             it.
         touch: whether a group's weights are brought into L1 before they are needed.
-        overlap: whether a launch may begin before the kernel before it has ended.
     """
 
     cluster: int
@@ -105,7 +104,6 @@ class EvenLayout:
     vector: int
     blocks: int = 1
     touch: bool = False
-    overlap: bool = False
     program: ClassVar[Program] = "even"
 
 

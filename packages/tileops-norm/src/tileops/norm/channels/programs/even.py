@@ -1,19 +1,4 @@
-"""A unit in registers, of which every thread holds equally many whole accesses: read once.
-
-Where its layout says ``overlap``, it is launched while the kernel before still runs (programmatic
-dependent launch), which hides what a launch takes. Nothing else changes, by what PTX says of
-``griddepcontrol``:
-
-- ``wait`` returns when the kernels before have ended, and what they wrote is there. Every thread
-  waits before its first access to global memory, reads and writes. So x is what they made of it,
-  and y and the workspace may be memory that they still read.
-- ``launch_dependents`` lets the next kernel start, where that was launched to overlap too; any
-  other starts at our end, as always. One that starts so waits for our end in its turn before it
-  touches memory, and our end comes after the end of what we waited for. The signal comes after our
-  wait, so that no more than two kernels of a stream are under way.
-
-In a CUDA graph an overlap is an edge between two kernels, and means the same.
-"""
+"""A unit in registers, of which every thread holds equally many whole accesses: read once."""
 
 from typing import Any
 
@@ -87,10 +72,8 @@ def even(traits: Traits, layout: EvenLayout) -> Any:
             reciprocal = T.alloc_local((1,), "float32")
             partial = T.alloc_shared((together, piece.warps, 2), "float32")
             barrier = T.alloc_shared((1,), "uint64")
-            if cluster > 1 or layout.overlap:
-                T.pdl_sync()
-            if layout.overlap:
-                T.pdl_trigger()
+            if cluster > 1:
+                T.pdl_sync()  # see clusters.py
             thread = T.get_thread_binding()
             # Kept in registers of their own: TileLang would write them out at each use.
             kept = T.alloc_local((4,), "int32")
