@@ -382,5 +382,5 @@ def test_thirty_two_layers_under_a_default_compile_to_one_graph() -> None:
 
 def test_an_unknown_target_is_named_for_the_composite() -> None:
     """The error named an op inside."""
-    with pytest.raises(TargetError, match="^OuterFwdOp: no target is named 'nothing'; the"):
+    with pytest.raises(TargetError, match=r"^OuterFwdOp: no target is named 'nothing'; the"):
         OuterFwdOp(next(FACTORS), target="nothing")(X, W)
