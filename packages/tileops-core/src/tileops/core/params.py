@@ -180,13 +180,19 @@ def _dtype(value: Any) -> torch.dtype:
     return found
 
 
+def _device(value: Any) -> torch.device:
+    found = torch.device(value)
+    # There is one of each, and a tensor on it reports no index.
+    return torch.device(found.type) if found.type in ("cpu", "meta") else found
+
+
 _CANONICAL: dict[str, Callable[[Any], Any]] = {
     "int": _int,
     "float": _float,
     "bool": _bool,
     "str": _str,
     "dtype": _dtype,
-    "device": torch.device,
+    "device": _device,
     "shape": _shape,
     "ints": _ints,
     "floats": _floats,
