@@ -10,10 +10,9 @@ few of these, and is true in threads that compile nothing.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -150,8 +149,10 @@ def _concrete(op: Op, param: str) -> torch.device:
     """The device that a tensor made on the param's device reports: with an index, if it has one."""
     device: torch.device | None = getattr(op, param)
     if device is None:
-        with _not_here(op, f"{param} is None, and PyTorch's default device"):
+        try:
             device = default_device()
+        except _MISSING as error:
+            raise _not_here(op, f"{param} is None, and PyTorch's default device", error) from error
     if device.type in _WITHOUT_INDEX:
         return _WITHOUT_INDEX[device.type]
     if device.index is not None:
@@ -171,15 +172,16 @@ def _require_here(op: Op, param: str, device: torch.device) -> torch.device:
     Raises:
         ParamError: there is no such device, or PyTorch was built without it.
     """
-    with _not_here(op, f"{param} is {str(device)!r}, which"):
-        return torch.empty(0, device=device).device
-
-
-@contextlib.contextmanager
-def _not_here(op: Op, what: str) -> Iterator[None]:
     try:
-        yield
-    # Without a backend PyTorch fails an assertion, misses its module, or has no operator for it.
-    except (AssertionError, ImportError, RuntimeError) as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ParamError(f"{type(op).__name__}: {what} is not here: {reason}") from error
+        return torch.empty(0, device=device).device
+    except _MISSING as error:
+        raise _not_here(op, f"{param} is {str(device)!r}, which", error) from error
+
+
+#: Without a backend PyTorch fails an assertion, misses its module, or has no operator for it.
+_MISSING = (AssertionError, ImportError, RuntimeError)
+
+
+def _not_here(op: Op, what: str, error: Exception) -> ParamError:
+    reason = next(iter(str(error).splitlines()), type(error).__name__)
+    return ParamError(f"{type(op).__name__}: {what} is not here: {reason}")
