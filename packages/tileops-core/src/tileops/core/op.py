@@ -11,7 +11,7 @@ from tileops.core import factory, serve, sharing
 from tileops.core.boundary import GENERATED, attach, is_generated
 from tileops.core.composite import is_composite, parts_keys, sub_ops
 from tileops.core.errors import DefinitionError, ParamError
-from tileops.core.instances import adopt, describe
+from tileops.core.instances import adopt, describe, not_traced
 from tileops.core.kernels import Kernel, KernelInterface
 from tileops.core.params import canonical_params, check_target
 from tileops.manifest import Entry, ManifestError, load_entry
@@ -146,6 +146,11 @@ class Op:
                 f"{type(self).__name__}: {name} is fixed when the op is built, because compiled "
                 f"code relies on it; build another instance with {name}={value!r}"
             )
+        if self._holds_sub_op(name):
+            raise ParamError(
+                f"{type(self).__name__}: {name} is fixed when the op is built, because equal ops "
+                f"share what is in it; write a composite of your own with another"
+            )
         object.__setattr__(self, name, value)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -267,11 +272,16 @@ class Op:
         return warm_up(self, examples, named, device)
 
     def __delattr__(self, name: str) -> None:
-        if name in self.__dict__.get("_params", ()):
+        if name in self.__dict__.get("_params", ()) or self._holds_sub_op(name):
             raise ParamError(
                 f"{type(self).__name__}: {name} is fixed when the op is built and cannot be deleted"
             )
         object.__delattr__(self, name)
+
+    def _holds_sub_op(self, name: str) -> bool:
+        held = self.__dict__.get(name)
+        parts = held if isinstance(held, (list, tuple)) else (held,)
+        return any(isinstance(part, Op) for part in parts) and bool(self.entry.composition)
 
     def __repr__(self) -> str:
         if "_key" not in self.__dict__:
@@ -280,6 +290,11 @@ class Op:
         if self._explicit_target is not None:
             inner += f", target={self._explicit_target!r}"
         return f"{type(self).__name__}({inner})"
+
+
+# Here, and not only where the key is taken: what stands before that may be beyond dynamo already,
+# and its complaint of that would not help.
+not_traced(Op.__init__)
 
 
 def _check_names(cls: type[Op], entry: Entry) -> None:
