@@ -9,6 +9,7 @@ import shutil
 import pytest
 import torch
 from torch._inductor.utils import run_and_get_code
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tileops.core import tilelang_backend
 from tileops.core.errors import ParamError, TargetError
@@ -189,3 +190,10 @@ def test_the_kernel_can_be_captured() -> None:
     bias.fill_(math.nan)
     graph.replay()
     torch.testing.assert_close(bias, expected, rtol=0, atol=0)
+
+
+def test_a_fake_card_that_pytorch_was_built_without() -> None:
+    """PyTorch cannot index its tensors."""
+    with FakeTensorMode():
+        table = AlibiFwdOp(4, 3, device="cuda:0")()
+    assert (table.shape, table.device) == ((3, 4, 4), torch.device("cuda:0"))

@@ -9,6 +9,7 @@ import shutil
 import pytest
 import torch
 from torch._inductor.utils import run_and_get_code
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tileops.core import tilelang_backend
 from tileops.core.errors import ParamError
@@ -154,3 +155,10 @@ def test_the_kernel(length: int, width: int, dtype: torch.dtype, interleaved: bo
     exact = torch.stack(parts, -1).flatten(-2) if interleaved else torch.cat(parts, -1)
     assert op.serving_target == "tilelang"
     assert_close_to_oracle(op, "table", table, exact)
+
+
+def test_a_fake_card_that_pytorch_was_built_without() -> None:
+    """PyTorch cannot index its tensors."""
+    with FakeTensorMode():
+        table = SinusoidalFwdOp(4, 6, device="cuda:0")()
+    assert (table.shape, table.device) == ((4, 6), torch.device("cuda:0"))
