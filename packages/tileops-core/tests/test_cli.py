@@ -21,7 +21,9 @@ def test_an_option_that_is_given_twice_adds_to_itself(monkeypatch: pytest.Monkey
         return 0
 
     monkeypatch.setattr(build_command, "build_all", take)
-    build = "build --op A --op B C --family f --family g --workload w --workload x --arch a --arch b"
+    build = (
+        "build --op A --op B C --family f --family g --workload w --workload x --arch a --arch b"
+    )
     assert main(build.split()) == 0
     choice, archs = got[:2]
     assert (choice.ops, choice.families, choice.workloads) == (

@@ -146,7 +146,7 @@ def test_what_is_no_tensor_or_missing_is_named() -> None:
     with pytest.raises(ArgumentError) as error:
         ProjectedFwdOp(biased=True)(X, W)
     assert str(error.value) == (
-        "ProjectedFwdOp: bias is None, but the signature needs a Tensor except where not biased"
+        "ProjectedFwdOp: bias is None, but the signature needs a Tensor where biased"
     )
 
 
