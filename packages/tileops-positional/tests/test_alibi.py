@@ -109,6 +109,15 @@ def test_an_explicit_target_cannot_serve_a_traced_call() -> None:
         ((-1, 4), "AlibiFwdOp: seq_len is -1; it is at least 0"),
         ((4, 0), "AlibiFwdOp: num_heads is 0; it is at least 1"),
         ((4.0, 1), "AlibiFwdOp: seq_len is 4.0, but the signature needs an int"),
+        (
+            (2**63, 1),
+            "AlibiFwdOp: seq_len is 9223372036854775808, but the signature needs an int of 64 bits",
+        ),
+        (
+            (2**31, 1),
+            "AlibiFwdOp: seq_len is 2147483648 and num_heads is 1; a table of so many float32 "
+            "numbers has 2**63 bytes or more",
+        ),
     ],
 )
 def test_params_are_checked(arguments: tuple[int, int], text: str) -> None:

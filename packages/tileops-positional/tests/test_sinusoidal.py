@@ -79,7 +79,26 @@ def test_inductor_fuses_the_table_into_what_reads_it(interleaved: bool) -> None:
     [
         ((-1, 4), "SinusoidalFwdOp: seq_len is -1; it is at least 0"),
         ((4, 5), "SinusoidalFwdOp: d_model is 5; it is even and above 0"),
-        ((4, 4, 0.0), "SinusoidalFwdOp: base is 0.0; it is above 0"),
+        (
+            (4, 4, 0.0),
+            "SinusoidalFwdOp: base is 0.0; it is above 1e-270 and below 1e270, so that each "
+            "frequency is a finite number",
+        ),
+        (
+            (4, 4, math.inf),
+            "SinusoidalFwdOp: base is inf; it is above 1e-270 and below 1e270, so that each "
+            "frequency is a finite number",
+        ),
+        (
+            (2**62, 2),
+            "SinusoidalFwdOp: seq_len is 4611686018427387904 and d_model is 2; a table of so many "
+            "float32 numbers has 2**63 bytes or more",
+        ),
+        (
+            (4, 2**64),
+            "SinusoidalFwdOp: d_model is 18446744073709551616, but the signature needs an int of "
+            "64 bits",
+        ),
     ],
 )
 def test_params_are_checked(arguments: tuple[int, ...], text: str) -> None:
