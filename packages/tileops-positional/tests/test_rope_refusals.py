@@ -32,8 +32,8 @@ LONG = {"original_max_position_embeddings": 4096, "factor": 32.0}
         ),
         (
             lambda: RoPEFwdOp(base=0.0),
-            "RoPEFwdOp: base is 0.0; it is above 1e-270 and below 1e270, so that each frequency is a "
-            "finite number",
+            "RoPEFwdOp: base is 0.0; it is above 1e-270 and below 1e270, so that each frequency is "
+            "a finite number",
         ),
         (
             lambda: RoPELlama31FwdOp(low_freq_factor=4.0),
@@ -42,8 +42,8 @@ LONG = {"original_max_position_embeddings": 4096, "factor": 32.0}
         ),
         (
             lambda: RoPEYaRNFwdOp(4.0, 4096, base=1.0),
-            "RoPEYaRNFwdOp: base is 1.0; it is above 1, since the ramp divides by its logarithm, and "
-            "below 1e270",
+            "RoPEYaRNFwdOp: base is 1.0; it is above 1, since the ramp divides by its logarithm, "
+            "and below 1e270",
         ),
         (
             lambda: RoPELongRoPEFwdOp([1.0], [1.0, 2.0], **LONG),
