@@ -127,3 +127,19 @@ def test_a_target_that_cannot_serve_is_named_by_the_sub_op() -> None:
     case = CASES["GatedMLPFwdOp-float32-silu"]
     with pytest.raises(TargetError, match="FusedAddRMSNormFwdOp: the target 'tilelang' serves"):
         case.make(target="tilelang")(**drawn(case))
+
+
+@pytest.mark.parametrize("build", [GatedMLPFwdOp, GatedMLPFwdOp.shared], ids=["new", "shared"])
+def test_one_that_is_made_inside_compiled_code(build: Any) -> None:
+    """Dynamo said that it cannot trace the builtin operator eval."""
+    case = CASES["GatedMLPFwdOp-float32-silu"]
+    given, op = drawn(case), case.make()
+
+    def call(**given: torch.Tensor) -> Any:
+        return build(**op._params)(**given)
+
+    torch._dynamo.reset()
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="an op is made inside compiled code"):
+        torch.compile(call, backend="eager", fullgraph=True)(**given)
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(call, backend="eager")(**given), op(**given))

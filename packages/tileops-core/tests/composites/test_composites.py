@@ -330,15 +330,3 @@ def test_its_sub_ops_are_fixed(cls: Any, name: str) -> None:
     )
     assert getattr(op, name) is held
     op.note = op.note = "its own"
-
-
-def test_one_that_is_made_inside_compiled_code() -> None:
-    """Dynamo said that it cannot trace the builtin operator eval."""
-
-    def call(x: torch.Tensor, weight: torch.Tensor) -> Any:
-        return OuterFwdOp()(x, weight)
-
-    with pytest.raises(torch._dynamo.exc.Unsupported, match="an op is made inside compiled code"):
-        torch.compile(call, backend="eager", fullgraph=True)(X, W)
-    torch._dynamo.reset()
-    torch.testing.assert_close(torch.compile(call, backend="eager")(X, W), right(X, W))
