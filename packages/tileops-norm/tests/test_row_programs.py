@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import re
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from tileops.core import tilelang_backend
+from tileops.core.errors import KernelBuildError
 from tileops.norm.rows import choices, configs, ops, programs
 from tileops.norm.rows.configs import Build, GroupConfig, RowConfig, WideConfig
 
@@ -57,15 +59,19 @@ def assert_valid(config: Any, n: int, dtype: str, aligned: bool, arch: str, wher
         assert n % config.vector == 0, where
     lanes = config.lanes
     assert lanes % 32 == 0 or (lanes < 32 and 32 % lanes == 0), where
-    assert 1 <= lanes * config.rows <= 1024, where
-    assert lanes * config.rows * config.blocks_per_sm <= 2048, where
+    # Rows of a cluster are those of all its threads.
+    threads = lanes * (config.rows if config.cluster == 1 else 1)
+    assert 1 <= threads <= 1024, where
+    assert threads * config.blocks_per_sm <= 2048, where
     assert config.cluster in (1, 2, 4, 8), where
-    assert config.cluster == 1 or (config.rows == 1 and arch.startswith(("sm_9", "sm_10"))), where
+    assert config.cluster == 1 or arch.startswith(("sm_9", "sm_10")), where
     if isinstance(config, RowConfig):
+        assert config.cluster == 1 or config.rows == 1, where
         held = config.accesses(n) * config.vector * configs.ITEMSIZE[dtype]
         assert held <= 128 or config.vector == 1, where
         assert config.accesses(n) <= 128, where
     else:
+        assert not isinstance(config, GroupConfig) or config.unheld(n) == "", where
         assert config.in_registers % config.unroll == 0, where
         assert config.in_shared % config.unroll == 0, where
         assert config.in_registers * config.vector * configs.ITEMSIZE[dtype] <= 64, where
@@ -185,24 +191,8 @@ def chosen(op: Any, n: int, dtype: str, arch: str, **more: Any) -> Build:
         ),
         (
             ops.RMS_NORM,
-            Build(16384, "bfloat16", WideConfig(256, 8, 4, 4, 4, ahead=132, widened=True)),
-            ("rows::ask_for", "rows::widen<8>"),
-        ),
-        (
-            ops.LAYER_NORM,
-            Build(
-                8192,
-                "bfloat16",
-                GroupConfig(128, 8, 4, 0, 8, 8, 4, 1, ahead=33, widened=True),
-                weight="bfloat16",
-                bias="bfloat16",
-            ),
-            ("rows::join_rows<4, 4, 4, true>", "rows::ask_for", "rows::widen<8>"),
-        ),
-        (
-            ops.RMS_NORM,
-            Build(16384, "float32", GroupConfig(128, 4, 2, 4, 12, 4, 4, 2, packed=True)),
-            ("rows::join_rows<2, 4, 4, false>",),
+            Build(16384, "float32", GroupConfig(128, 4, 2, 4, 12, 4, 4, 2), weight="bfloat16"),
+            ("rows::join_rows<2, 4, 4>", "rows::get<8, 1, true>"),
         ),
     ],
 )
@@ -281,22 +271,54 @@ def test_a_program_asks_for_the_shared_memory_that_its_layout_says(
     assert config.shared_bytes(dtype) <= configs.shared_limit(arch)
 
 
+GROUP = GroupConfig(512, 8, 2, 4, 4, 4, 8, 4)
+
+
 @pytest.mark.parametrize(
-    ("config", "mean", "n", "dtype", "holds"),
+    ("config", "n", "why"),
     [
-        (GroupConfig(512, 8, 4, 0, 8, 8, 8, 2), True, 65536, "bfloat16", True),
-        (GroupConfig(512, 8, 4, 0, 8, 8, 8, 2), True, 65536, "float32", False),
-        (GroupConfig(512, 8, 4, 0, 8, 8, 8, 2), False, 65528, "bfloat16", False),
-        (GroupConfig(512, 8, 2, 0, 8, 8, 8, 2), False, 65536, "bfloat16", False),
-        (GroupConfig(512, 8, 4, 0, 16, 2, 8, 2), True, 131072, "bfloat16", False),
-        (GroupConfig(512, 8, 4, 0, 16, 2, 8, 2), False, 131072, "bfloat16", True),
+        (GROUP, 131072, ""),
+        (dataclasses.replace(GROUP, rows=1, in_shared=0), 131072, ""),
+        (dataclasses.replace(GROUP, rows=4, in_shared=12), 131072, ""),
+        (
+            dataclasses.replace(GROUP, rows=3, in_shared=8),
+            131072,
+            "rows must be one of (1, 2, 4, 8), not 3",
+        ),
+        (GROUP, 131064, "rows must fill all accesses"),
+        (GROUP, 65536, "a thread has 4 accesses to keep"),
+        (
+            dataclasses.replace(GROUP, unroll=3),
+            131072,
+            "unroll must divide in_registers, and the 4 accesses of a row",
+        ),
+        (dataclasses.replace(GROUP, early=5), 131072, "a thread has 4 accesses of the weight"),
+        (
+            dataclasses.replace(GROUP, cluster=1),
+            16384,
+            "blocks are whole warps, and 2 to 8 of them a cluster",
+        ),
     ],
 )
-def test_a_group_holds_whole_rows(
-    config: GroupConfig, mean: bool, n: int, dtype: str, holds: bool
-) -> None:
-    """All of each row is somewhere, and what a warp has of it together where there is a mean."""
-    assert config.holds(mean, n, dtype) is holds
+def test_a_group_holds_whole_rows(config: GroupConfig, n: int, why: str) -> None:
+    """All of each row is somewhere, and its sums come from where they are expected; what cannot
+    hold a row builds no program."""
+    assert config.unheld(n) == why
+    build = Build(n, "bfloat16", config)
+    if not why:
+        assert programs.program(ops.RMS_NORM, build) is not None
+        return
+    with pytest.raises(KernelBuildError) as caught:
+        programs.program(ops.RMS_NORM, build)
+    assert str(caught.value) == f"rms_norm: {config} cannot hold rows of {n}: {why}"
+
+
+@pytest.mark.parametrize("op", [op for op in OPS if op is not ops.RMS_NORM], ids=lambda op: op.name)
+def test_groups_are_of_rows_that_have_nothing_added(op: Any) -> None:
+    """The program has no mean, no sum and no scale: another op's rows would be wrong in silence."""
+    with pytest.raises(KernelBuildError) as caught:
+        programs.program(op, Build(131072, "bfloat16", GROUP))
+    assert str(caught.value) == f"{op.name}: no program has several of its rows in a cluster"
 
 
 @needs_nvcc

@@ -33,6 +33,9 @@ ACCESS_BYTES = 16
 #: The widest cluster that every card with clusters can launch.
 MAX_CLUSTER = 8
 
+#: Rows that may share a cluster.
+GROUP_ROWS = (1, 2, 4, 8)
+
 #: Shared memory that one block may use, bytes, by architecture (CUDA programming guide, "technical
 #: specifications per compute capability"); an architecture that is not listed gets the smallest.
 SHARED_BYTES = {
@@ -99,10 +102,6 @@ class RowConfig:
     def again(self) -> Hint:
         return self.load
 
-    @property
-    def widened(self) -> bool:
-        return False
-
     def accesses(self, n: int) -> int:
         """Accesses that each thread makes to cover a row of ``n``."""
         return -(-_chunks(n, self) // (self.threads_per_row * self.cluster))
@@ -121,15 +120,9 @@ class WideConfig:
             a multiple of it.
         cluster: blocks that share a row.
         phased: as in RowConfig.
-        asynchronous: whether shared memory is filled by ``cp.async``, where nothing is added to x,
-            or by loads and stores.
         early: as in RowConfig; only where all of the row is in shared memory.
         backwards: whether what is read again is read from its end on.
         again: how the reads that come again treat the caches.
-        ahead: how many rows further on the row is that a block has its part of brought to L2, once
-            it has read its own; 0 is none. Accesses are of 16 bytes then, and not phased.
-        widened: whether bfloat16 is widened by one instruction an element, which leaves the
-            compiler fewer registers.
         blocks_per_sm, load, columns, store: as in RowConfig.
     """
 
@@ -140,7 +133,6 @@ class WideConfig:
     unroll: int
     cluster: int = 1
     phased: bool = False
-    asynchronous: bool = False
     early: bool = False
     backwards: bool = False
     blocks_per_sm: int = 1
@@ -148,8 +140,6 @@ class WideConfig:
     again: Hint = "none"
     columns: Hint = "const"
     store: Hint = "none"
-    ahead: int = 0
-    widened: bool = False
 
     @property
     def lanes(self) -> int:
@@ -189,16 +179,13 @@ class GroupConfig:
     Attributes:
         threads: threads of a block.
         vector: elements of one access.
-        rows: rows that share a cluster; a power of two.
+        rows: rows that share a cluster; one of GROUP_ROWS.
         in_registers: accesses of each thread that stay in registers, the first ones.
         in_shared: accesses of each thread that go to shared memory, all others.
-        unroll: accesses of these that are read together; ``in_shared`` is a multiple of it. For a
-            mean all that a thread has of a row is read together.
+        unroll: accesses of these that are read together, of one row.
         cluster: blocks that share the rows; 2 or more.
         early: accesses of the weight and its like that are read before the statistics are known.
-        ahead: how many groups further on the rows are that a block has its part of brought to L2.
-        packed, blocks_per_sm, load, columns, store: as in RowConfig.
-        widened: as in WideConfig.
+        blocks_per_sm, load, columns, store: as in RowConfig.
     """
 
     threads: int
@@ -209,13 +196,10 @@ class GroupConfig:
     unroll: int
     cluster: int
     early: int
-    packed: bool = False
     blocks_per_sm: int = 1
     load: Hint = "none"
     columns: Hint = "const"
     store: Hint = "none"
-    ahead: int = 0
-    widened: bool = False
 
     @property
     def lanes(self) -> int:
@@ -229,28 +213,33 @@ class GroupConfig:
     def phased(self) -> bool:
         return False
 
-    def itemsize(self, dtype: str) -> int:
-        return ITEMSIZE[dtype]
-
     def accesses(self, n: int) -> int:
         """Accesses that each thread makes to cover a row of ``n``."""
         return -(-_chunks(n, self) // (self.threads * self.cluster))
 
-    def holds(self, mean: bool, n: int, dtype: str) -> bool:
-        """Whether the layout is one of rows of ``n``, with a mean or without."""
+    def unheld(self, n: int) -> str:
+        """Why the layout is not one of rows of ``n``; empty where it is."""
         every = self.accesses(n)
-        together = self.in_registers % every == 0 and self.unroll % every == 0
-        return (
-            n == every * self.threads * self.cluster * self.vector
-            and self.rows * every == self.in_registers + self.in_shared
-            and self.in_shared % self.unroll == 0
-            and (not mean or (together and dtype != "float32"))
-        )
+        if self.rows not in GROUP_ROWS:
+            # A warp's lanes are shared out among the rows: with 3, lanes of no row were left, which
+            # sent numbers that no block expected, over its barrier. The card waited for ever.
+            return f"rows must be one of {GROUP_ROWS}, not {self.rows}"
+        if self.threads % 32 or not 2 <= self.cluster <= MAX_CLUSTER:
+            return "blocks are whole warps, and 2 to 8 of them a cluster"
+        if n != every * self.threads * self.cluster * self.vector:
+            return "rows must fill all accesses"
+        if self.rows * every != self.in_registers + self.in_shared:
+            return f"a thread has {self.rows * every} accesses to keep"
+        if every % self.unroll or self.in_registers % self.unroll:
+            return f"unroll must divide in_registers, and the {every} accesses of a row"
+        if not 0 <= self.early <= every:
+            return f"a thread has {every} accesses of the weight"
+        return ""
 
     def shared_bytes(self, dtype: str) -> int:
         """Shared memory that a block needs, in whole KiB what the exchange takes of it."""
         held = self.in_shared * self.threads * self.vector * ITEMSIZE[dtype]
-        found = 2 * 4 * self.rows * (self.threads // 32 + self.cluster) + 8
+        found = 4 * self.rows * (self.threads // 32 + self.cluster) + 8
         return held + -(-found // 1024) * 1024
 
 

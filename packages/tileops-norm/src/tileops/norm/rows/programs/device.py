@@ -278,35 +278,6 @@ __device__ __forceinline__ int64_t shared_row(int64_t row, int64_t rows, int64_t
   return row / rows;
 }
 
-__device__ __forceinline__ uint32_t shared_address(const void *p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-
-// Copies into shared memory that go on while the thread does something else.
-template <int kBytes, int kHint> __device__ __forceinline__ void fetch(void *to, int64_t from) {
-  const uint32_t at = shared_address(to);
-  if constexpr (kBytes < 16) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;"
-                 : : "r"(at), "l"(from), "n"(kBytes) : "memory");
-  } else if constexpr (kHint == kFirst || kHint == kLast || kHint == kNoL1First) {
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;"
-                 : : "r"(at), "l"(from), "l"(policy<kHint>()) : "memory");
-  } else {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(at), "l"(from) : "memory");
-  }
-}
-
-// Asks for memory to be in L2: a multiple of 16 bytes, from a multiple of 16 on.
-__device__ __forceinline__ void ask_for(int64_t from, int bytes) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" : : "l"(from), "r"(bytes) : "memory");
-#endif
-}
-
-__device__ __forceinline__ void await_fetched() {
-  asm volatile("cp.async.wait_all;" : : : "memory");
-}
-
 // The largest over a row's threads: kLanes of each of kCluster blocks, which kRows rows share. Only
 // those of the row need to come here. Its memory is its own, so that TileLang, which cannot know
 // that they all come, plans no barrier for it.

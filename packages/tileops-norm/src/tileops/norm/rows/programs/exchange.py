@@ -1,4 +1,4 @@
-"""CUDA functions by which the blocks of a cluster find the statistics of several rows at once."""
+"""CUDA functions by which the blocks of a cluster find the factors of several rows at once."""
 
 __all__ = ["SOURCE"]
 
@@ -8,24 +8,26 @@ SOURCE = r"""
 #define TILEOPS_NORM_EXCHANGE
 namespace rows {
 
-// What is known of kRows rows: of the squares, and with a mean also that. Its memory is its own, so
-// that TileLang, which cannot know who else writes there, gives its place to nothing else.
-template <int kRows, int kWarps, int kCluster, bool kMean> struct Findings {
-  float own[1 + kMean][kRows][kWarps];    // what the block's warps found
-  float box[1 + kMean][kRows][kCluster];  // what the blocks did
+// Sums of squares of kRows rows. Its memory is its own, so that TileLang, which cannot know who
+// else writes there, gives its place to nothing else.
+template <int kRows, int kWarps, int kCluster> struct Findings {
+  // Each row has as many lanes of a warp: what is no part of 32 would send what nobody expects.
+  static_assert(kRows == 1 || kRows == 2 || kRows == 4 || kRows == 8);
+  float own[kRows][kWarps];    // what the block's warps found
+  float box[kRows][kCluster];  // what the blocks did
   alignas(8) uint64_t barrier;
 };
 
-template <int kRows, int kWarps, int kCluster, bool kMean>
-__device__ __forceinline__ Findings<kRows, kWarps, kCluster, kMean> &findings() {
-  __shared__ Findings<kRows, kWarps, kCluster, kMean> found;
+template <int kRows, int kWarps, int kCluster>
+__device__ __forceinline__ Findings<kRows, kWarps, kCluster> &findings() {
+  __shared__ Findings<kRows, kWarps, kCluster> found;
   return found;
 }
 
 // The block runs, and expects what join_rows will send it.
-template <int kRows, int kWarps, int kCluster, bool kMean>
+template <int kRows, int kWarps, int kCluster>
 __device__ __forceinline__ void announce_rows(int thread) {
-  auto &s = findings<kRows, kWarps, kCluster, kMean>();
+  auto &s = findings<kRows, kWarps, kCluster>();
   if (thread == 0) clusters::expect(&s.barrier, sizeof(s.box), s.box);
   clusters::arrive();
 }
@@ -53,67 +55,39 @@ template <int kRows> __device__ __forceinline__ float sum_of_rows(const float *v
   return v[0];
 }
 
-// Over the kLanes neighbours of a row.
-template <int kLanes> __device__ __forceinline__ float sum_of_lanes(float value) {
+// Of kCount numbers, by the kLanes neighbours of a row.
+template <int kLanes, int kCount>
+__device__ __forceinline__ float sum_of(const float *numbers, int place) {
+  float sum = 0.0f;
+  for (int k = place; k < kCount; k += kLanes) sum += numbers[k];
 #pragma unroll
   for (int step = kLanes / 2; step >= 1; step /= 2) {
-    value += __shfl_xor_sync(0xffffffffu, value, step);
+    sum += __shfl_xor_sync(0xffffffffu, sum, step);
   }
-  return value;
+  return sum;
 }
 
-// What kCount parts of a row found, of ``cells`` elements each: the mean of all, and the sum of the
-// squares of the distances from it, by the formula of Chan, Golub and LeVeque; or that of squares.
-template <int kLanes, int kCount, bool kMean>
-__device__ __forceinline__ void join(const float *squares, const float *means, int place,
-                                     float cells, float &mean, float &square) {
-  mean = square = 0.0f;
-  if constexpr (kMean) {
-    for (int k = place; k < kCount; k += kLanes) mean += means[k];
-    mean = sum_of_lanes<kLanes>(mean) / kCount;
-  }
-  for (int k = place; k < kCount; k += kLanes) {
-    square += squares[k];
-    if constexpr (kMean) square += cells * (means[k] - mean) * (means[k] - mean);
-  }
-  square = sum_of_lanes<kLanes>(square);
-}
-
-// factors: what the thread added up of each row, then 1 / sqrt(mean of squares + eps). means: what
-// its warp's distances are from, then each row's mean. Every warp has ``cells`` elements of a row.
-template <int kRows, int kWarps, int kCluster, bool kMean>
-__device__ __forceinline__ void join_rows(float *means, float *factors, float cells, float n,
-                                          float eps, int thread, int rank) {
+// factors: what the thread added up of each row, then 1 / sqrt(mean of squares + eps).
+template <int kRows, int kWarps, int kCluster>
+__device__ __forceinline__ void join_rows(float *factors, float n, float eps, int thread,
+                                          int rank) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  auto &s = findings<kRows, kWarps, kCluster, kMean>();
+  auto &s = findings<kRows, kWarps, kCluster>();
   constexpr int kLanes = 32 / kRows;
   const int lane = thread % 32, warp = thread / 32, row = lane / kLanes, place = lane % kLanes;
-  float mean = 0.0f, square = sum_of_rows<kRows>(factors, lane);
-  if (place == 0) {
-    s.own[0][row][warp] = square;
-    if constexpr (kMean) {
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) mean = r == row ? means[r] : mean;
-      s.own[1][row][warp] = mean;
-    }
-  }
+  float square = sum_of_rows<kRows>(factors, lane);
+  if (place == 0) s.own[row][warp] = square;
   asm volatile("bar.sync 0;" : : : "memory");
   if (warp == 0) {
-    join<kLanes, kWarps, kMean>(s.own[0][row], s.own[kMean][row], place, cells, mean, square);
+    square = sum_of<kLanes, kWarps>(s.own[row], place);
     for (int to = place; to < kCluster; to += kLanes) {
-      clusters::send(&s.box[0][row][rank], &s.barrier, to, square);
-      if constexpr (kMean) clusters::send(&s.box[1][row][rank], &s.barrier, to, mean);
+      clusters::send(&s.box[row][rank], &s.barrier, to, square);
     }
   }
   clusters::await(&s.barrier);
-  join<kLanes, kCluster, kMean>(s.box[0][row], s.box[kMean][row], place, cells * kWarps, mean,
-                                square);
-  square = rsqrtf(square / n + eps);
+  square = rsqrtf(sum_of<kLanes, kCluster>(s.box[row], place) / n + eps);
 #pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    factors[r] = __shfl_sync(0xffffffffu, square, r * kLanes);
-    if constexpr (kMean) means[r] = __shfl_sync(0xffffffffu, mean, r * kLanes);
-  }
+  for (int r = 0; r < kRows; ++r) factors[r] = __shfl_sync(0xffffffffu, square, r * kLanes);
 #endif
 }
 

@@ -212,39 +212,6 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
             read_access(source, held, k, at, i + k, again)
 
     @T.macro
-    def ask_ahead(at, rows):
-        """Have L2 read the block's part of what the row ``rows`` further on is read from."""
-        size = T.min(slice_size, n - at.rank * slice_size)
-        if at.thread == 0 and at.row + rows < at.m and size > 0:
-            for name in ("x", "residual") if op.added else ("x",):
-                T.call_extern(
-                    "handle",
-                    "rows::ask_for",
-                    getattr(at.a, name)
-                    + (at.base + T.int64(rows) * n + at.rank * slice_size) * ITEMSIZE[dtype],
-                    size * ITEMSIZE[dtype],
-                )
-
-    def by_pairs(kind: str) -> bool:
-        """Whether ``widen`` is for elements of ``kind``."""
-        return config.widened and kind == "bfloat16" and vector % 2 == 0
-
-    @T.macro
-    def widen(floats, packed, k, kind):
-        """floats[0] = packed[k] as float32, where it is of a kind to be widened by pairs."""
-        if by_pairs(kind):
-            T.call_extern(
-                "handle",
-                f"rows::widen<{vector}>",
-                T.address_of(floats[0, 0]),
-                T.address_of(packed[k, 0]),
-            )
-
-    def as_float(floats: Any, packed: Any, k: Any, v: Any, kind: str) -> Any:
-        """Element v of packed[k] as float32, behind ``widen``."""
-        return floats[0, v] if by_pairs(kind) else T.cast(packed[k, v], "float32")
-
-    @T.macro
     def write_rows(values, slot, factor, at, i):
         """Access i of y = values[slot], float32 and rounded here; quantized times factor[0]."""
         rounded = T.alloc_local((vector,), out_dtype)
@@ -278,8 +245,6 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
         slice_size=slice_size,
         whole=whole,
         has=has,
-        inside=inside,
-        address=lambda at, i: address(line(at, "x"), at, i),
         counted=counted,
         read_columns=read_columns,
         read_rows=read_rows,
@@ -287,7 +252,4 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
         read_again=read_again,
         write_rows=write_rows,
         keep_packed=keep_packed,
-        ask_ahead=ask_ahead,
-        widen=widen,
-        as_float=as_float,
     )

@@ -80,11 +80,7 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
             a=at.a,
             at=at,
             values=T.alloc_local((1, config.vector), "float32"),
-            mean=T.alloc_local((1,), "float32"),
-            low=T.alloc_local((1,), "float32"),
             factor=T.alloc_local((1,), "float32"),
-            distance=T.alloc_local((1,), "float32"),
-            cells=T.alloc_local((1,), "float32"),
             largest=T.alloc_local((1,), "float32"),
         )
 
@@ -138,22 +134,18 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
     def normalize(s, held, k, column_at, slot):
         """values[slot] = held[k], normalized, and scaled and shifted by the columns."""
         values = s.values
-        floats = T.alloc_local((1, config.vector), "float32")
-        move.widen(floats, held, k, dtype)
         for v in T.unroll(config.vector):
-            value = move.as_float(floats, held, k, v, dtype)
             if layer and stats.corrected:
-                values[slot, v] = (value - s.mean[0]) * s.factor[0] - s.low[0] * s.factor[0]
+                values[slot, v] = (T.cast(held[k, v], "float32") - s.mean[0]) * s.factor[0] - s.low[
+                    0
+                ] * s.factor[0]
             elif layer:
-                values[slot, v] = (value - s.mean[0]) * s.factor[0]
+                values[slot, v] = (T.cast(held[k, v], "float32") - s.mean[0]) * s.factor[0]
             else:
-                values[slot, v] = value * s.factor[0]
+                values[slot, v] = T.cast(held[k, v], "float32") * s.factor[0]
         for column in s.columns:
-            kind = column.line.kind
-            operands = T.alloc_local((1, config.vector), "float32")
-            move.widen(operands, column.buffer, column_at, kind)
             for v in T.unroll(config.vector):
-                operand = move.as_float(operands, column.buffer, column_at, v, kind)
+                operand = T.cast(column.buffer[column_at, v], "float32")
                 if column.name == "weight":
                     values[slot, v] = values[slot, v] * (
                         operand + s.a.offset if build.offset else operand

@@ -17,7 +17,7 @@ what the rounding of a float32 mean may change is far below a step of theirs.
 from types import SimpleNamespace
 from typing import Any
 
-from tileops.norm.rows.configs import Config, WideConfig
+from tileops.norm.rows.configs import Config, RowConfig
 from tileops.norm.rows.ops import RowOp
 
 __all__ = ["statistics"]
@@ -32,10 +32,7 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
     parts = warps * config.cluster
     # Lanes that add up what the warps found, each that of one warp or of every 32nd.
     width = min(1 << (parts - 1).bit_length(), 32)
-    held = not isinstance(config, WideConfig) or (
-        config.in_shared == config.unroll == config.accesses(n)
-    )
-    corrected = dtype == "float32" or not held
+    corrected = dtype == "float32" or not isinstance(config, RowConfig)
     kinds = 1 + op.quantized if op.statistics == "rms" else 2 + corrected + (not moves.even)
     full = config.accesses(n) * min(lanes, 32) * vector
 
@@ -96,13 +93,10 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
     def add_squares(held, count, total):
         """total += sum of held**2, one partial sum an access to shorten the chain of additions."""
         part = T.alloc_local((1,), "float32")
-        floats = T.alloc_local((1, vector), "float32")
         for k in T.unroll(count):
             part[0] = 0.0
-            moves.widen(floats, held, k, dtype)
             for v in T.unroll(vector):
-                value = moves.as_float(floats, held, k, v, dtype)
-                part[0] += value * value
+                part[0] += T.cast(held[k, v], "float32") * T.cast(held[k, v], "float32")
             total[0] += part[0]
 
     @T.macro
@@ -144,12 +138,10 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
     def add_up(held, count, total):
         """total += sum of held."""
         part = T.alloc_local((1,), "float32")
-        floats = T.alloc_local((1, vector), "float32")
         for k in T.unroll(count):
             part[0] = 0.0
-            moves.widen(floats, held, k, dtype)
             for v in T.unroll(vector):
-                part[0] += moves.as_float(floats, held, k, v, dtype)
+                part[0] += T.cast(held[k, v], "float32")
             total[0] += part[0]
 
     def elements(at: Any, first: int, count: int) -> Any:
@@ -175,13 +167,11 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
         """distance += sum of held - mean, square += sum of its square."""
         part = T.alloc_local((2,), "float32")
         gap = T.alloc_local((1,), "float32")
-        floats = T.alloc_local((1, vector), "float32")
         for k in moves.counted(count):
             part[0] = 0.0
             part[1] = 0.0
-            moves.widen(floats, held, k, dtype)
             for v in T.unroll(vector):
-                gap[0] = moves.as_float(floats, held, k, v, dtype) - mean[0]
+                gap[0] = T.cast(held[k, v], "float32") - mean[0]
                 if not moves.whole(i + k):
                     gap[0] = T.if_then_else(moves.has(at, i + k, v), gap[0], 0.0)
                 if corrected:
