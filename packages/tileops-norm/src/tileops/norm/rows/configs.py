@@ -19,7 +19,9 @@ __all__ = [
     "Hint",
     "RowConfig",
     "WideConfig",
+    "power_of_two",
     "shared_limit",
+    "whole_warps",
 ]
 
 ITEMSIZE = {"float16": 2, "bfloat16": 2, "float32": 4, "float8_e4m3fn": 1}
@@ -280,3 +282,13 @@ def _chunks(n: int, config: Config) -> int:
 def shared_limit(arch: str) -> int:
     """Bytes of shared memory that one block may use on ``arch``."""
     return SHARED_BYTES.get(arch, min(SHARED_BYTES.values()))
+
+
+def power_of_two(value: int) -> int:
+    """The smallest power of two that is at least ``value``."""
+    return 1 << max(value - 1, 0).bit_length()
+
+
+def whole_warps(threads: int) -> int:
+    """``threads``, rounded up to whole warps."""
+    return -(-threads // 32) * 32
