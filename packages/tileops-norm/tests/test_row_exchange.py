@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 import pytest
 
-from tileops.norm.rows.programs import exchange
+from tileops.norm.rows.programs import device, exchange
 
 pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
 
@@ -84,6 +84,26 @@ void await(void *) {
 
 @SOURCE@
 
+#ifdef kWarpMeans
+int main(int, char **arguments) {
+  std::vector<float> numbers(64);
+  std::FILE *file = std::fopen(arguments[1], "rb");
+  if (std::fread(numbers.data(), 4, 32, file) != 32) return 1;
+  std::fclose(file);
+  Warp warp;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 32; ++t) {
+    threads.emplace_back([&, t] {
+      warp_of = &warp, lane_of = t;
+      rows::mean_of_warp(&numbers[t], &numbers[32 + t], kWarpMeans);
+    });
+  }
+  for (auto &thread : threads) thread.join();
+  file = std::fopen(arguments[1], "wb");
+  std::fwrite(numbers.data(), 4, 64, file);
+  std::fclose(file);
+}
+#else
 constexpr int kRows = @ROWS@, kWarps = @WARPS@, kCluster = @CLUSTER@;
 
 int main(int, char **arguments) {
@@ -115,7 +135,11 @@ int main(int, char **arguments) {
   std::fwrite(factors.data(), 4, count, file);
   std::fclose(file);
 }
+#endif
 """
+
+#: The compiler, and that it rounds each operation as it stands there.
+CXX = ("c++", "-std=c++20", "-O1", "-ffp-contract=off", "-pthread", "-w", "host.cpp", "-o", "host")
 
 
 def written_for(folder: Any, rows: int, warps: int, cluster: int, n: int) -> list[str]:
@@ -134,7 +158,7 @@ def written_for(folder: Any, rows: int, warps: int, cluster: int, n: int) -> lis
     for name, value in {"ROWS": rows, "WARPS": warps, "CLUSTER": cluster, "N": f"{n}.0f"}.items():
         text = text.replace(f"@{name}@", str(value))
     (folder / "host.cpp").write_text(text)
-    return ["c++", "-std=c++20", "-O1", "-pthread", "-w", "host.cpp", "-o", "host"]
+    return [*CXX]
 
 
 @pytest.mark.parametrize(
@@ -174,3 +198,30 @@ def test_rows_that_share_no_warp_evenly_do_not_compile(rows: int, tmp_path: Any)
     failed = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
     assert failed.returncode != 0
     assert "static assertion failed" in failed.stderr
+
+
+@pytest.mark.parametrize("size", [2048.0, 640.0, 1.0, 0.0])
+def test_a_warps_mean_is_known_to_twice_the_digits(size: float, tmp_path: Any) -> None:
+    """From its threads' sums, which are as large as rows of a large mean have them. The sum of all
+    distances from the rounded mean was counted element by element."""
+    begin = device.SOURCE.index("__device__ __forceinline__ void mean_of_warp")
+    text = device.SOURCE[begin : device.SOURCE.index("\n}\n", begin) + 3]
+    text = HOST.replace("@SOURCE@", f"namespace rows {{\n{text}}}\n")
+    (tmp_path / "host.cpp").write_text(f"#define kWarpMeans {size}f\n{text}")
+    subprocess.run(CXX, cwd=tmp_path, check=True)
+    random = numpy.random.default_rng()
+    sums = (random.standard_normal(32) * 3 + 64000.5).astype("float32")
+    if size == 0.0:  # a warp that is outside of the row
+        sums[:] = 0.0
+    (tmp_path / "numbers").write_bytes(sums.tobytes())
+    subprocess.run([tmp_path / "host", tmp_path / "numbers"], check=True, timeout=120)
+    found = numpy.frombuffer((tmp_path / "numbers").read_bytes(), "float32").reshape(2, 32)
+    assert (found == found[:, :1]).all()
+    mean, distance = found[:, 0].astype("float64")
+    total = sums.astype("float64").sum()
+    if size == 0.0:
+        assert (mean, distance) == (0.0, 0.0)
+        return
+    assert abs(mean - total / size) <= abs(total / size) * 2.0**-23
+    # What five two-sums leave over is added up in float32, and so is the distance rounded.
+    assert abs(distance - (total - size * mean)) <= abs(total) * 2.0**-44

@@ -186,7 +186,8 @@ class GroupConfig:
         in_shared: accesses of each thread that go to shared memory, all others.
         unroll: accesses of these that are read together, of one row.
         cluster: blocks that share the rows; 2 or more.
-        early: accesses of the weight and its like that are read before the statistics are known.
+        early: accesses of the weight that are read before the statistics are known; half as many
+            of one in float32 beside rows of half precision, and 3 at most where it has an offset.
         blocks_per_sm, load, columns, store: as in RowConfig.
     """
 

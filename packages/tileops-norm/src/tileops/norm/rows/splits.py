@@ -58,13 +58,15 @@ def split(op: RowOp, n: int, dtype: str) -> Config | None:
         # layer_norm 4096x65536 (251.3): a cluster of 2 of 512, all in shared memory in one group
         #   291.8, 4 accesses of 8 in registers 309.5; one block of 1024 314.3; a cluster of 8 of
         #   256 in registers 357.7
-        # The next without the sum of distances, which saved 6 µs at 65536. 2048x131072 (253.1): a
-        #   cluster of 4 287.3, of 8 with 4 accesses 334.8, of 2 with 16 346.5; one block of 1024
-        #   354.9. 2048x262144 (504.5): of 8 613.7; 1024 in one of 2 750.7
+        # The next had no correction of the mean. 2048x131072 (253.1): a cluster of 4 287.3, of 8
+        #   with 4 accesses 334.8, of 2 with 16 346.5; one block of 1024 354.9. 2048x262144 (504.5):
+        #   of 8 613.7; 1024 in one of 2 750.7
+        # Where rows do not fill it, a group of 8 spills about 100 bytes, and groups of 4 none.
         if wide or size > 512 * _KIB:
             return None
         cluster = 2 if size <= 128 * _KIB else 4 if size <= 256 * _KIB else MAX_CLUSTER
-        return _halves(chunks, vector, cluster, in_registers=0, unroll=8, hints=True)
+        unroll = 8 if chunks == 8 * _THREADS * cluster else 4
+        return _halves(chunks, vector, cluster, in_registers=0, unroll=unroll, hints=True)
     if wide and size <= 256 * _KIB:
         # 8192x32768 of float32 (505.9): one block of 1024 514.7, a cluster of 4 of 512 513.6
         # 4096x65536 of float32 (507.9): twice 525.6, two rows in a cluster 536.1, held in registers
@@ -103,15 +105,18 @@ def group(op: RowOp, n: int, dtype: str) -> GroupConfig | None:
         return None
     cluster = 4 if size <= 128 * _KIB else MAX_CLUSTER
     accesses = n // (_THREADS * cluster * vector)
+    if accesses % 4:
+        return None
     config = GroupConfig(
         _THREADS,
         vector,
         rows=2,
         in_registers=4,
         in_shared=2 * accesses - 4,
-        unroll=2 if accesses % 4 else 4,
+        unroll=4,
         cluster=cluster,
-        early=4,
+        # Of float16, 4 would spill.
+        early=4 if dtype == "bfloat16" else 2,
         blocks_per_sm=2,
         load="no_l1",
         columns="const_no_l1",

@@ -278,6 +278,23 @@ __device__ __forceinline__ int64_t shared_row(int64_t row, int64_t rows, int64_t
   return row / rows;
 }
 
+// mean = that of the warp's ``cells`` numbers, of which each thread has the sum in ``mean``;
+// distance = the sum of their distances from it. What an addition rounds off is kept by Knuth's
+// two-sum, so that all lanes get the same bits.
+__device__ __forceinline__ void mean_of_warp(float *mean, float *distance, float cells) {
+  float high = *mean, low = 0.0f;
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const float other = __shfl_xor_sync(0xffffffffu, high, step);
+    const float sum = high + other, part = sum - high;
+    low += __shfl_xor_sync(0xffffffffu, low, step);
+    low += (high - (sum - part)) + (other - part);
+    high = sum;
+  }
+  *mean = high / fmaxf(cells, 1.0f);
+  *distance = fmaf(-*mean, cells, high) + low;
+}
+
 // The largest over a row's threads: kLanes of each of kCluster blocks, which kRows rows share. Only
 // those of the row need to come here. Its memory is its own, so that TileLang, which cannot know
 // that they all come, plans no barrier for it.

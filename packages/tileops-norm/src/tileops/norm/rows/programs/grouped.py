@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tileops.core.errors import KernelBuildError
-from tileops.norm.rows.configs import Build, GroupConfig
+from tileops.norm.rows.configs import ITEMSIZE, Build, GroupConfig
 from tileops.norm.rows.ops import RowOp
 from tileops.norm.rows.programs.device import SOURCE as ROWS
 from tileops.norm.rows.programs.exchange import SOURCE as EXCHANGE
@@ -42,6 +42,11 @@ def grouped_rows(op: RowOp, build: Build, config: GroupConfig) -> Any:
     # Of each row that has any in registers, how many; then steps, each a part of one row.
     counts = tuple(min(accesses, first - begin) for begin in range(0, first, accesses))
     steps = tuple(divmod(begin, accesses) for begin in range(first, rows * accesses, unroll))
+    # Of a weight of float32 no more bytes: 4 accesses spilled 56. With an offset 4 spilled 16.
+    kinds = [ITEMSIZE[kind] for kind in (build.weight, build.bias) if kind is not None]
+    early_count = config.early * ITEMSIZE[dtype] // max(ITEMSIZE[dtype], *kinds, 0)
+    if build.offset:
+        early_count = min(early_count, 3)
     exchange = f"{rows}, {threads // 32}, {config.cluster}"
 
     def place(a: Any, block: Any, thread: Any, row: int) -> Place:
@@ -78,7 +83,7 @@ def grouped_rows(op: RowOp, build: Build, config: GroupConfig) -> Any:
             factors = T.alloc_local((rows,), "float32")
             back = T.alloc_local((1, vector), dtype)
             everywhere = place(a, block, thread, 0)
-            early = part.columns(max(config.early, 1), everywhere)
+            early = part.columns(max(early_count, 1), everywhere)
             late = part.columns(1, everywhere)
             state = states(a, block, thread)
             held = [T.alloc_local((count, vector), dtype) for count in counts]
@@ -96,8 +101,8 @@ def grouped_rows(op: RowOp, build: Build, config: GroupConfig) -> Any:
                     for v in T.vectorized(vector):
                         stash[step, u, thread, v] = moving[u, v]
                 stats.add_squares(moving, unroll, state[r].factor)
-            if config.early > 0:
-                move.read_columns(early, config.early, everywhere, 0)
+            if early_count > 0:
+                move.read_columns(early, early_count, everywhere, 0)
             for r in tuple(range(len(counts))):
                 stats.add_squares(held[r], counts[r], state[r].factor)
 
@@ -117,11 +122,11 @@ def grouped_rows(op: RowOp, build: Build, config: GroupConfig) -> Any:
                 state[r].factor[0] = factors[r]
 
             for k in tuple(range(accesses)):
-                if k >= config.early:
+                if k >= early_count:
                     move.read_columns(late, 1, everywhere, k)
                 for r in tuple(range(rows)):
-                    row = with_columns(state[r], early if k < config.early else late)
-                    column_at = k if k < config.early else 0
+                    row = with_columns(state[r], early if k < early_count else late)
+                    column_at = k if k < early_count else 0
                     if r * accesses + k < first:
                         write(row, held[r], k, column_at, k)
                     else:

@@ -111,7 +111,10 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
             s.mean[0] = 0.0
             stats.add_up(held, count, s.mean)
             s.cells[0] = stats.elements(at, i, count)
-            stats.warp_mean(s.mean, s.cells)
+            stats.warp_mean(s.mean, s.cells, s.distance)
+            if stats.summed:
+                # Else the floats wait for the mean in registers, of which there are too few.
+                move.keep_packed(held, count, dtype, s.mean)
 
     @T.macro
     def add(s, held, count, at, i):
