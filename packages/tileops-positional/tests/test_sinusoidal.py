@@ -14,7 +14,7 @@ from tileops.core import tilelang_backend
 from tileops.core.errors import ParamError
 from tileops.core.testing import assert_close_to_oracle
 from tileops.positional import SinusoidalFwdOp
-from tileops.positional.sinusoidal.configs import choose_config
+from tileops.positional.sinusoidal.configs import SinusoidalConfig, choose_config
 from tileops.positional.sinusoidal.pieces import COSINE, SINE
 from tileops.positional.sinusoidal.programs import sinusoidal
 
@@ -110,7 +110,7 @@ def test_the_polynomials_are_as_exact_as_they_say() -> None:
 def test_every_table_has_a_layout(dtype: str, interleaved: bool) -> None:
     for width in (2, 6, 10, 64, 130, 1280, 2048, 2056, 20000):
         for length in (1, 9, 1024, 65536, 10**6):
-            found = choose_config(length, width, interleaved, dtype)
+            found = choose_config(length, width, 1e4, interleaved, dtype)
             where = (length, width, found)
             # An access is of one half, or of whole pairs.
             assert (width if interleaved else width // 2) % found.vector == 0, where
@@ -124,7 +124,8 @@ def test_every_table_has_a_layout(dtype: str, interleaved: bool) -> None:
 @pytest.mark.parametrize("interleaved", [True, False])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_each_kind_of_program_builds(dtype: str, interleaved: bool) -> None:
-    config = choose_config(65536, 2048, interleaved, dtype)
+    config = choose_config(65536, 2048, 1e4, interleaved, dtype)
+    assert isinstance(config, SinusoidalConfig)
     program = tilelang_backend.build(lambda: sinusoidal(dtype, interleaved, config), arch="sm_90a")
     assert program.symbol == "sinusoidal"
     assert "int64_t at[1]" in program.source

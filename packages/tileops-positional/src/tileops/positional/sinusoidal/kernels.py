@@ -12,9 +12,15 @@ from tileops.core import Kernel, KernelInterface
 from tileops.core.dtypes import dtype_name
 from tileops.core.tilelang_backend import Program, build, device_arch, launcher
 from tileops.positional.angles import device_turns, turns
-from tileops.positional.sinusoidal import programs
-from tileops.positional.sinusoidal.configs import choose_config
+from tileops.positional.sinusoidal import programs, short_programs
+from tileops.positional.sinusoidal.configs import (
+    ShortConfig,
+    SinusoidalConfig,
+    choose_config,
+    may_overlap,
+)
 from tileops.positional.sinusoidal.reference import sinusoidal_reference
+from tileops.positional.sinusoidal.short_frequencies import frequency_words, made_numbers
 
 __all__ = ["SinusoidalCall", "SinusoidalFwdInterface", "SinusoidalKernel"]
 
@@ -57,9 +63,17 @@ class SinusoidalKernel(Kernel):
     def entry_for(cls, call: SinusoidalCall) -> tuple[Hashable, Callable[[], Program]]:
         dtype, arch = dtype_name(call.dtype), device_arch(call.device)
         interleaved = call.interleaved
-        config = choose_config(call.seq_len, call.d_model, interleaved, dtype)
+        config = _config_of(call)
+        if not may_overlap(arch):
+            config = _without_overlap(config)
 
         def build_program() -> Program:
+            if isinstance(config, ShortConfig):
+                return build(
+                    lambda: short_programs.short_sinusoidal(dtype, interleaved, config),
+                    arch=arch,
+                    pass_configs=short_programs.PASS_CONFIGS,
+                )
             return build(lambda: programs.sinusoidal(dtype, interleaved, config), arch=arch)
 
         return (dtype, interleaved, config, arch), build_program
@@ -69,17 +83,37 @@ class SinusoidalKernel(Kernel):
 
     def prepare(self, *tensors: Any) -> Callable[..., None]:
         (table,) = tensors
-        call = self.call
-        config = choose_config(call.seq_len, call.d_model, call.interleaved, dtype_name(call.dtype))
-        pairs = range(call.d_model // 2)
-        words = tuple(turns([call.base ** (-2 * k / call.d_model) for k in pairs]))
+        call, config = self.call, _config_of(self.call)
         width = call.d_model if call.interleaved else call.d_model // 2
-        across = -(-width // (config.vector * config.threads))
-        numbers = {
-            "turns": device_turns(words, table.device).data_ptr(),
-            "seq_len": call.seq_len,
-            "d_model": call.d_model,
-            "across": across,
-            "blocks": -(-call.seq_len // config.rows) * across,
-        }
+        accesses = width // config.vector
+        across = -(-accesses // config.threads)
+        groups = -(-call.seq_len // config.rows)
+        numbers: dict[str, float] = {}
+        if not isinstance(config, ShortConfig):
+            pairs = range(call.d_model // 2)
+            words = tuple(turns([call.base ** (-2 * k / call.d_model) for k in pairs]))
+            numbers["turns"] = device_turns(words, table.device).data_ptr()
+            numbers |= {"seq_len": call.seq_len, "d_model": call.d_model}
+            numbers |= {"across": across, "blocks": groups * across}
+        else:
+            if not config.made:
+                words = frequency_words(call.d_model, call.base)
+                numbers["frequencies"] = device_turns(words, table.device).data_ptr()
+            numbers |= {"seq_len": call.seq_len, "accesses": accesses}
+            numbers |= {"groups": groups, "across": across}
+            if config.made:
+                own = config.vector // 2 if call.interleaved else config.vector
+                numbers |= made_numbers(call.d_model, call.base, own)
         return launcher(self.program.launch, table.device.index, ["0", *numbers], numbers)
+
+
+def _config_of(call: SinusoidalCall) -> SinusoidalConfig | ShortConfig:
+    return choose_config(
+        call.seq_len, call.d_model, call.base, call.interleaved, dtype_name(call.dtype)
+    )
+
+
+def _without_overlap(config: SinusoidalConfig | ShortConfig) -> SinusoidalConfig | ShortConfig:
+    if isinstance(config, ShortConfig):
+        return dataclasses.replace(config, overlap="none")
+    return dataclasses.replace(config, overlap=False)

@@ -13,7 +13,7 @@ Launched with ``(table, turns, seq_len, d_model, across, blocks)``: two addresse
 
 A thread owns frequencies, with both of their columns, and goes down the rows, adding the
 frequencies to its angles, which is exact in integers. What sine and cosine are computed by is in
-``pieces``.
+``pieces``. Blocks may be launched before the kernel before has ended; they write when it has.
 """
 
 from typing import Any
@@ -43,6 +43,8 @@ def sinusoidal(dtype: str, interleaved: bool, config: SinusoidalConfig) -> Any:
         blocks: T.int32,
     ):
         with T.Kernel(blocks, threads=threads) as block:
+            if config.overlap:
+                T.pdl_trigger()
             accesses = T.truncdiv(d_model, vector)
             Y = T.make_tensor_from_addr(table, (seq_len * accesses, vector), dtype)
             F = T.make_tensor_from_addr(turns, (T.truncdiv(d_model, 2),), "uint64")
@@ -60,6 +62,8 @@ def sinusoidal(dtype: str, interleaved: bool, config: SinusoidalConfig) -> Any:
             # What runs on is stored whole; a store whose index is a sum may become four.
             at[0] = first * accesses + mine
             left = T.cast(T.min(T.int64(rows), seq_len - first), "int32")
+            if config.overlap:
+                T.pdl_sync()
             if T.cast(mine, "int64") * pairs < T.truncdiv(d_model, 2):
                 for p in T.unroll(pairs):
                     step[p] = F[mine * pairs + p]
