@@ -23,8 +23,8 @@ from tileops.positional.sinusoidal.configs import (
     may_overlap,
 )
 from tileops.positional.sinusoidal.programs import sinusoidal
-from tileops.positional.sinusoidal.short_frequencies import frequency_words, made_numbers
-from tileops.positional.sinusoidal.short_programs import PASS_CONFIGS, short_sinusoidal
+from tileops.positional.sinusoidal.short.frequencies import frequency_words, made_numbers
+from tileops.positional.sinusoidal.short.programs import PASS_CONFIGS, short_sinusoidal
 
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="building needs nvcc")
 

@@ -12,7 +12,7 @@ __all__ = ["ShortConfig", "SinusoidalConfig", "choose_config", "choose_short_con
 #: Tables of up to so many bytes are made by the short program: none, until it has been measured.
 SHORT_BYTES = 0
 
-#: The furthest angle of a short table, in turns; see ``short_programs`` for why.
+#: The furthest angle of a short table, in turns; see ``short.programs`` for why.
 _FURTHEST = 2.0**14
 
 #: The bits of a thread's number in its row, where a program makes the frequencies.

@@ -12,7 +12,7 @@ from tileops.core import Kernel, KernelInterface
 from tileops.core.dtypes import dtype_name
 from tileops.core.tilelang_backend import Program, build, device_arch, launcher
 from tileops.positional.angles import device_turns, turns
-from tileops.positional.sinusoidal import programs, short_programs
+from tileops.positional.sinusoidal import programs
 from tileops.positional.sinusoidal.configs import (
     ShortConfig,
     SinusoidalConfig,
@@ -20,7 +20,8 @@ from tileops.positional.sinusoidal.configs import (
     may_overlap,
 )
 from tileops.positional.sinusoidal.reference import sinusoidal_reference
-from tileops.positional.sinusoidal.short_frequencies import frequency_words, made_numbers
+from tileops.positional.sinusoidal.short import programs as short_programs
+from tileops.positional.sinusoidal.short.frequencies import frequency_words, made_numbers
 
 __all__ = ["SinusoidalCall", "SinusoidalFwdInterface", "SinusoidalKernel"]
 

@@ -26,13 +26,14 @@ is in the other program.
 Launched with ``(table, frequencies, seq_len, accesses, groups, across)``: two addresses, S, the
 accesses of a row (of a half of one, where the halves are apart), the blocks that the rows take, and
 those that a row takes, all as int32. Where frequencies are made, with ``(table, seq_len, accesses,
-groups, across, unit, after, r0, ..., r10)``: see ``short_frequencies`` for these numbers, and
+groups, across, unit, after, r0, ..., r10)``: see ``short.frequencies`` for these numbers, and
 ``tileops.core.tilelang_backend`` for that convention.
 """
 
 from typing import Any
 
-from .configs import NUMBER_BITS, ShortConfig
+from tileops.positional.sinusoidal.configs import NUMBER_BITS, ShortConfig
+from tileops.positional.sinusoidal.pieces import sine_and_cosine
 
 __all__ = ["PASS_CONFIGS", "short_sinusoidal"]
 
@@ -46,8 +47,6 @@ _LAST_BIT = 1.5 * 2.0**20
 def short_sinusoidal(dtype: str, interleaved: bool, config: ShortConfig) -> Any:
     """The ``PrimFunc`` for short tables of ``dtype``."""
     import tilelang.language as T
-
-    from .pieces import sine_and_cosine
 
     threads, vector, rows, made = config.threads, config.vector, config.rows, config.made
     pairs = vector // 2 if interleaved else vector

@@ -6,7 +6,7 @@ Pure Python: no torch, no TileLang.
 import math
 import struct
 
-from .configs import NUMBER_BITS
+from tileops.positional.sinusoidal.configs import NUMBER_BITS
 
 __all__ = ["RATIOS", "frequency_words", "made_numbers"]
 
