@@ -14,6 +14,7 @@ from tileops.core import tilelang_backend
 from tileops.core.errors import ParamError
 from tileops.core.testing import assert_close_to_oracle
 from tileops.positional import SinusoidalFwdOp
+from tileops.positional.sinusoidal import configs
 from tileops.positional.sinusoidal.configs import SinusoidalConfig, choose_config
 from tileops.positional.sinusoidal.pieces import COSINE, SINE
 from tileops.positional.sinusoidal.programs import sinusoidal
@@ -110,7 +111,7 @@ def test_the_polynomials_are_as_exact_as_they_say() -> None:
 def test_every_table_has_a_layout(dtype: str, interleaved: bool) -> None:
     for width in (2, 6, 10, 64, 130, 1280, 2048, 2056, 20000):
         for length in (1, 9, 1024, 65536, 10**6):
-            found = choose_config(length, width, 1e4, interleaved, dtype)
+            found = choose_config(length, width, interleaved, dtype, "sm_90a")
             where = (length, width, found)
             # An access is of one half, or of whole pairs.
             assert (width if interleaved else width // 2) % found.vector == 0, where
@@ -124,7 +125,7 @@ def test_every_table_has_a_layout(dtype: str, interleaved: bool) -> None:
 @pytest.mark.parametrize("interleaved", [True, False])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_each_kind_of_program_builds(dtype: str, interleaved: bool) -> None:
-    config = choose_config(65536, 2048, 1e4, interleaved, dtype)
+    config = choose_config(65536, 2048, interleaved, dtype, "sm_90a")
     assert isinstance(config, SinusoidalConfig)
     program = tilelang_backend.build(lambda: sinusoidal(dtype, interleaved, config), arch="sm_90a")
     assert program.symbol == "sinusoidal"
@@ -143,7 +144,15 @@ def test_each_kind_of_program_builds(dtype: str, interleaved: bool) -> None:
         *[(70001, 6), (1031, 8200)],
     ],
 )
-def test_the_kernel(length: int, width: int, dtype: torch.dtype, interleaved: bool) -> None:
+def test_the_kernel(
+    length: int,
+    width: int,
+    dtype: torch.dtype,
+    interleaved: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The program for tables of any size, of small ones too."""
+    monkeypatch.setattr(configs, "SHORT_BYTES", -1)
     op = SinusoidalFwdOp(length, width, interleaved=interleaved, dtype=dtype, device="cuda")
     for _ in range(2):
         # What is freed here is what the next table is made in.

@@ -1,11 +1,10 @@
-"""The program of short sinusoidal tables: its frequencies, its layouts, its builds, its results."""
+"""The program of short sinusoidal tables: where it is chosen, its builds, its results."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import shutil
-from decimal import Decimal, localcontext
 
 import pytest
 import torch
@@ -13,107 +12,72 @@ import torch
 from tileops.core import tilelang_backend
 from tileops.core.testing import assert_close_to_oracle
 from tileops.positional import SinusoidalFwdOp
-from tileops.positional.sinusoidal import configs
+from tileops.positional.sinusoidal import kernels
 from tileops.positional.sinusoidal.configs import (
-    NUMBER_BITS,
+    SHORT_BYTES,
     ShortConfig,
     SinusoidalConfig,
     choose_config,
-    choose_short_config,
     may_overlap,
 )
-from tileops.positional.sinusoidal.programs import sinusoidal
-from tileops.positional.sinusoidal.short.frequencies import frequency_words, made_numbers
-from tileops.positional.sinusoidal.short.programs import PASS_CONFIGS, short_sinusoidal
+from tileops.positional.sinusoidal.programs import SHORT_PASS_CONFIGS, short_sinusoidal
 
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="building needs nvcc")
-
-# d_model, base, a thread's own pairs: up to 256 threads to a row.
-TABLES = [(1280, 1e4, 4), (1024, 1e4, 2), (512, 1e4, 4), (4096, 5e5, 8), (130, 1e4, 1), (2, 1e4, 1)]
-TABLES += [(64, 0.3, 2), (48, 1.0, 4), (256, 1e250, 8)]
+F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 
 
-def loaded(d_model: int, base: float) -> list[float]:
-    words = torch.tensor(frequency_words(d_model, base), dtype=torch.int64)
-    return [float(turn) for turn in words.view(torch.float64)]
+def oracle(length: int, width: int, interleaved: bool) -> torch.Tensor:
+    pair = torch.arange(width // 2, dtype=torch.float64)
+    angle = torch.arange(length, dtype=torch.float64)[:, None] * 1e4 ** (-2 * pair / width)
+    parts = [angle.sin(), angle.cos()]
+    return torch.stack(parts, -1).flatten(-2) if interleaved else torch.cat(parts, -1)
 
 
-def made(d_model: int, base: float, own: int) -> list[float]:
-    """As the program makes them, each product rounded to float64."""
-    numbers = made_numbers(d_model, base, own)
-    low = own.bit_length() - 1
-    found = []
-    for number in range(-(-d_model // 2 // own)):
-        factors = [numbers["after"] if number & 1 else numbers["unit"]]
-        for b in range(1, NUMBER_BITS):
-            factors.append(numbers[f"r{low + b}"] if number >> b & 1 else 1.0)
-        while len(factors) > 1:
-            factors = [a * b for a, b in zip(factors[::2], factors[1::2], strict=True)]
-        mine = factors
-        for b in range(low):
-            mine += [turn * numbers[f"r{b}"] for turn in mine]
-        found += mine
-    return found[: d_model // 2]
-
-
-@pytest.mark.parametrize(("d_model", "base", "own"), TABLES)
-def test_angles_are_exact_to_their_last_bit(d_model: int, base: float, own: int) -> None:
-    """2**-32 of a turn at the furthest position that the program is chosen for."""
-    with localcontext() as context:
-        context.prec = 60
-        # Pi to 60 digits, which float64 lacks.
-        pi = Decimal("3.14159265358979323846264338327950288419716939937510582097494")
-        log = Decimal(base).ln()
-        exact = [(-2 * k * log / d_model).exp() / (2 * pi) for k in range(d_model // 2)]
-        fastest = max(exact)
-        # Random positions up to the furthest, which is among them.
-        furthest = int(Decimal(2**14) / fastest)
-        assert furthest > 2**10
-        positions = [*torch.randint(furthest, (20,)).tolist(), furthest]
-        for frequencies in (loaded(d_model, base), made(d_model, base, own)):
-            assert len(frequencies) == d_model // 2
-            for turn, right in zip(frequencies, exact, strict=True):
-                for position in positions:
-                    # The program's sum, of which the lower 32 bits are taken; with a product that
-                    # is rounded on its own, where an FMA rounds once.
-                    near = torch.tensor(position * turn + 1.5 * 2.0**20, dtype=torch.float64)
-                    angle = int(near.view(torch.int64)) % 2**32
-                    off = (position * right * 2**32 - angle) % 2**32
-                    assert min(off, 2**32 - off) <= 1, (position, turn)
-
-
-def test_the_short_program_is_not_chosen_where_it_is_not_exact() -> None:
-    assert choose_short_config(102_943, 64, 1e4, True, "float32") is not None
-    assert choose_short_config(102_944, 64, 1e4, True, "float32") is None  # 2**14 turns
-    assert choose_short_config(1000, 64, 1e-2, True, "float32") is not None
-    assert choose_short_config(1000, 64, 1e-3, True, "float32") is None
-    assert choose_short_config(1, 64, 1e-300, True, "float32") is None
-    assert choose_short_config(102_943, 2**18, 1e4, True, "float32") is None  # 2**31 accesses
+@pytest.mark.parametrize(
+    ("length", "width", "interleaved", "dtype", "layout"),
+    [
+        # What an H200 measured, the entry's workloads among them.
+        (512, 512, False, "float32", ShortConfig(64, 4, 2, True)),
+        (1024, 1024, True, "float32", ShortConfig(256, 4, 2, True)),
+        (1500, 1280, True, "float16", ShortConfig(160, 8, 2, True)),
+        (1500, 1280, False, "float16", ShortConfig(96, 8, 2, True)),
+        (4096, 1024, True, "bfloat16", ShortConfig(128, 8, 4, True)),
+        (65536, 2048, True, "float32", SinusoidalConfig(256, 4, 8)),
+        # To either side of both thresholds.
+        (1025, 1024, True, "float32", ShortConfig(256, 4, 4, True)),
+        (4096, 1024, True, "float32", ShortConfig(256, 4, 4, True)),
+        (4097, 1024, True, "float32", SinusoidalConfig(256, 4, 8)),
+    ],
+)
+def test_which_tables_are_short(
+    length: int,
+    width: int,
+    interleaved: bool,
+    dtype: str,
+    layout: ShortConfig | SinusoidalConfig,
+) -> None:
+    assert choose_config(length, width, interleaved, dtype, "sm_90a") == layout
 
 
 @pytest.mark.parametrize("interleaved", [True, False])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_every_short_table_has_a_layout(dtype: str, interleaved: bool) -> None:
-    for width in (2, 6, 10, 64, 130, 1280, 2048, 2056, 20000):
-        for length in (1, 9, 1024, 65536):
-            found = choose_short_config(length, width, 1e4, interleaved, dtype)
+@pytest.mark.parametrize(("dtype", "itemsize"), [("float32", 4), ("bfloat16", 2)])
+def test_every_short_table_has_a_layout(dtype: str, itemsize: int, interleaved: bool) -> None:
+    for width in (2, 6, 10, 64, 130, 1280, 2048, 2056, 20000, 2**20 + 2, 2**23 - 2, 2**23):
+        longest = SHORT_BYTES // (width * itemsize)
+        for length in {0, 1, 9, longest // 3, longest}:
+            if length > longest:
+                continue
+            found = choose_config(length, width, interleaved, dtype, "sm_90a")
             where = (length, width, found)
-            assert found is not None, where
+            assert isinstance(found, ShortConfig), where
             columns = width if interleaved else width // 2
             assert columns % found.vector == 0, where
             assert not interleaved or found.vector % 2 == 0, where
             assert found.threads % 32 == 0, where
             assert 32 <= found.threads <= 256, where
-            # A thread's number in its row has as many bits as frequencies are made of.
-            assert not found.made or columns // found.vector <= 2**NUMBER_BITS, where
-
-
-def test_a_table_is_short_by_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(configs, "SHORT_BYTES", 2**20)
-    assert isinstance(choose_config(512, 512, 1e4, False, "float32"), ShortConfig)
-    assert isinstance(choose_config(513, 512, 1e4, False, "float32"), SinusoidalConfig)
-    # Short, but not exact.
-    assert isinstance(choose_config(512, 512, 1e-9, False, "float32"), SinusoidalConfig)
+            # Indices have 32 bits, and the second axis of a grid at most 65535 blocks.
+            assert length * width // found.vector < 2**31, where
+            assert -(-columns // (found.vector * found.threads)) < 2**16, where
 
 
 @pytest.mark.parametrize(
@@ -121,68 +85,91 @@ def test_a_table_is_short_by_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_launches_overlap_from_hopper_on(arch: str, may: bool) -> None:
     assert may_overlap(arch) == may
+    config = choose_config(512, 512, True, "float16", arch)
+    assert isinstance(config, ShortConfig)
+    assert config.overlap == may
 
 
 @needs_nvcc
-@pytest.mark.parametrize("overlap", ["none", "start", "values"])
-@pytest.mark.parametrize("made", [True, False])
-@pytest.mark.parametrize("interleaved", [True, False])
-def test_each_kind_of_short_program_builds(interleaved: bool, made: bool, overlap: str) -> None:
-    config = choose_short_config(512, 512, 1e4, interleaved, "float16")
-    assert config is not None
-    config = dataclasses.replace(config, made=made, overlap=overlap)
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize(
+    ("dtype", "interleaved"), [("float16", True), ("float16", False), ("float32", True)]
+)
+def test_each_kind_of_short_program_builds(dtype: str, interleaved: bool, arch: str) -> None:
+    config = choose_config(512, 512, interleaved, dtype, arch)
+    assert isinstance(config, ShortConfig)
     program = tilelang_backend.build(
-        lambda: short_sinusoidal("float16", interleaved, config),
-        arch="sm_90a",
-        pass_configs=PASS_CONFIGS,
+        lambda: short_sinusoidal(dtype, interleaved, config),
+        arch=arch,
+        pass_configs=SHORT_PASS_CONFIGS,
     )
     assert program.symbol == "short_sinusoidal"
     body = program.source[program.source.rindex("__launch_bounds__") :]
     # The store, and what is loaded, are whole accesses.
-    assert "*(uint4*)(((half_t*)Y)" in body
-    assert ("frequencies" in body) != made
-    wait = body.find("cudaGridDependencySynchronize")
-    assert (wait >= 0) == (overlap != "none")
-    assert wait < body.index("(half_t*)Y)")
-    assert (wait > body.index("__sinf")) == (overlap == "values")
+    store = {"float16": "*(uint4*)(((half_t*)Y)", "float32": "*(float4*)(((float*)Y)"}[dtype]
+    assert body.count(store) == body.count("*)Y)") == (1 if interleaved else 2)
+    assert "*(ulonglong2*)(((uint64_t*)F)" in body
+    waits = "\n  cudaGridDependencySynchronize();\n  cudaTriggerProgrammaticLaunchCompletion();\n"
+    assert (waits in body) == (arch == "sm_90a")
+    assert body.count("cudaGridDep") == body.count("cudaTrigger") == (arch == "sm_90a")
+    if arch == "sm_90a":
+        # At the kernel's own level, where no thread is gone: all wait, and trigger after it.
+        before = body[: body.index(waits)]
+        assert before.count("{") - before.count("}") == 1
+        assert "return" not in before
+        assert "*)Y)" not in before
+        assert "F)" not in body[body.index(waits) :]
 
 
-@needs_nvcc
-def test_the_program_of_any_length_waits_before_it_writes() -> None:
-    config = SinusoidalConfig(64, 4, 2, overlap=True)
-    program = tilelang_backend.build(lambda: sinusoidal("float32", True, config), arch="sm_90a")
-    body = program.source[program.source.rindex("__launch_bounds__") :]
-    assert 0 < body.index("cudaGridDependencySynchronize") < body.index("(float*)Y)")
+def without_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    def choose(*arguments: object) -> ShortConfig | SinusoidalConfig:
+        config = choose_config(*arguments)  # type: ignore[arg-type]
+        assert isinstance(config, ShortConfig)
+        return dataclasses.replace(config, overlap=False)
+
+    monkeypatch.setattr(kernels, "choose_config", choose)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("overlap", ["none", "start", "values"])
-@pytest.mark.parametrize("made", [True, False])
-@pytest.mark.parametrize("interleaved", [True, False])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(
-    ("length", "width"), [(1, 2), (9, 10), (70, 64), (17, 130), (1500, 1280), (7, 2056)]
+    ("length", "width", "dtype", "interleaved", "overlap"),
+    [
+        # Rows that fill their last block and that do not, of one, two and four to a block; one
+        # thread to a row, a few, and several blocks; accesses of each width.
+        (1, 2, F32, True, True),
+        (3, 2, BF16, False, True),
+        (5, 6, F16, True, True),
+        (4, 6, F32, False, True),
+        (9, 10, BF16, True, True),
+        (70, 64, F16, False, True),
+        (71, 64, BF16, True, True),
+        (17, 130, F32, False, True),
+        (1, 1280, F16, False, True),
+        (1500, 1280, F16, True, True),
+        (1499, 1280, BF16, False, True),
+        (1023, 1024, F32, True, True),
+        (7, 2056, F32, False, True),
+        (1031, 8198, F16, True, True),
+        (123, 8200, BF16, False, True),
+        (70001, 6, F32, True, True),
+        (8451, 24, F16, False, True),
+        (3, 6, F32, True, False),
+        (1499, 1280, F16, False, False),
+        (1027, 2056, F32, True, False),
+    ],
 )
 def test_the_short_kernel(
     length: int,
     width: int,
     dtype: torch.dtype,
     interleaved: bool,
-    made: bool,
-    overlap: str,
+    overlap: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In one graph with a fill before and a copy after, without a gap: what does not wait for the
     kernel before, or is not waited for, shows."""
-    shipped = choose_short_config
-
-    def choose(*arguments: object) -> ShortConfig:
-        config = shipped(*arguments)  # type: ignore[arg-type]
-        assert config is not None
-        return dataclasses.replace(config, made=made and config.made, overlap=overlap)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(configs, "SHORT_BYTES", 2**40)
-    monkeypatch.setattr(configs, "choose_short_config", choose)
+    if not overlap:
+        without_overlap(monkeypatch)
     op = SinusoidalFwdOp(length, width, interleaved=interleaved, dtype=dtype, device="cuda")
     op()
     (kernel,) = op.iter_kernels()
@@ -198,10 +185,63 @@ def test_the_short_kernel(
             launch(table)
             table.fill_(math.nan)
     graph.replay()
-    pair = torch.arange(width // 2, dtype=torch.float64)
-    angle = torch.arange(length, dtype=torch.float64)[:, None] * 1e4 ** (-2 * pair / width)
-    parts = [angle.sin(), angle.cos()]
-    exact = torch.stack(parts, -1).flatten(-2) if interleaved else torch.cat(parts, -1)
+    exact = oracle(length, width, interleaved)
+    assert op.serving_target == "tilelang"
     for copy in copies:
         assert_close_to_oracle(op, "table", copy, exact)
+    assert table.isnan().all()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("width", "interleaved", "dtype"),
+    [(1024, True, F32), (2056, False, F32), (1280, False, F16), (130, True, BF16)],
+)
+def test_tables_to_either_side_of_the_threshold(
+    width: int, interleaved: bool, dtype: torch.dtype
+) -> None:
+    """The longest short table, and one that is a row longer."""
+    length = SHORT_BYTES // (width * dtype.itemsize)
+    for rows, config in ((length, ShortConfig), (length + 1, SinusoidalConfig)):
+        name = str(dtype).removeprefix("torch.")
+        assert isinstance(choose_config(rows, width, interleaved, name, "sm_90a"), config)
+        torch.full((rows, width), math.nan, dtype=dtype, device="cuda")
+        op = SinusoidalFwdOp(rows, width, interleaved=interleaved, dtype=dtype, device="cuda")
+        assert_close_to_oracle(op, "table", op(), oracle(rows, width, interleaved))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("captured", [True, False])
+def test_it_waits_for_other_streams_that_the_current_one_waits_for(captured: bool) -> None:
+    """The kernel before is then one of another stream, which is slow, and fills the table too."""
+    op = SinusoidalFwdOp(300, 256, device="cuda")
+    op()
+    (kernel,) = op.iter_kernels()
+    table, copy = torch.empty(2, 300, 256, device="cuda")
+    launch = kernel.kernel.prepare(table)
+    side = torch.cuda.Stream()
+
+    def step() -> None:
+        current = torch.cuda.current_stream()
+        table.fill_(1.0)
+        side.wait_stream(current)
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(1_000_000)
+            table.fill_(math.nan)
+        current.wait_stream(side)
+        launch(table)
+        side.wait_stream(current)
+        with torch.cuda.stream(side):
+            copy.copy_(table)
+            table.fill_(math.nan)
+        current.wait_stream(side)
+
+    if captured:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+        graph.replay()
+    else:
+        step()
+    assert_close_to_oracle(op, "table", copy, oracle(300, 256, True))
     assert table.isnan().all()

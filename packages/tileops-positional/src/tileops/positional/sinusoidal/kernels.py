@@ -17,11 +17,8 @@ from tileops.positional.sinusoidal.configs import (
     ShortConfig,
     SinusoidalConfig,
     choose_config,
-    may_overlap,
 )
 from tileops.positional.sinusoidal.reference import sinusoidal_reference
-from tileops.positional.sinusoidal.short import programs as short_programs
-from tileops.positional.sinusoidal.short.frequencies import frequency_words, made_numbers
 
 __all__ = ["SinusoidalCall", "SinusoidalFwdInterface", "SinusoidalKernel"]
 
@@ -64,16 +61,14 @@ class SinusoidalKernel(Kernel):
     def entry_for(cls, call: SinusoidalCall) -> tuple[Hashable, Callable[[], Program]]:
         dtype, arch = dtype_name(call.dtype), device_arch(call.device)
         interleaved = call.interleaved
-        config = _config_of(call)
-        if not may_overlap(arch):
-            config = _without_overlap(config)
+        config = _config_of(call, arch)
 
         def build_program() -> Program:
             if isinstance(config, ShortConfig):
                 return build(
-                    lambda: short_programs.short_sinusoidal(dtype, interleaved, config),
+                    lambda: programs.short_sinusoidal(dtype, interleaved, config),
                     arch=arch,
-                    pass_configs=short_programs.PASS_CONFIGS,
+                    pass_configs=programs.SHORT_PASS_CONFIGS,
                 )
             return build(lambda: programs.sinusoidal(dtype, interleaved, config), arch=arch)
 
@@ -84,37 +79,22 @@ class SinusoidalKernel(Kernel):
 
     def prepare(self, *tensors: Any) -> Callable[..., None]:
         (table,) = tensors
-        call, config = self.call, _config_of(self.call)
+        call = self.call
+        config = _config_of(call, device_arch(call.device))
+        pairs = range(call.d_model // 2)
+        words = tuple(turns([call.base ** (-2 * k / call.d_model) for k in pairs]))
         width = call.d_model if call.interleaved else call.d_model // 2
         accesses = width // config.vector
         across = -(-accesses // config.threads)
         groups = -(-call.seq_len // config.rows)
-        numbers: dict[str, float] = {}
-        if not isinstance(config, ShortConfig):
-            pairs = range(call.d_model // 2)
-            words = tuple(turns([call.base ** (-2 * k / call.d_model) for k in pairs]))
-            numbers["turns"] = device_turns(words, table.device).data_ptr()
-            numbers |= {"seq_len": call.seq_len, "d_model": call.d_model}
-            numbers |= {"across": across, "blocks": groups * across}
+        numbers = {"turns": device_turns(words, table.device).data_ptr(), "seq_len": call.seq_len}
+        if isinstance(config, ShortConfig):
+            numbers |= {"accesses": accesses, "groups": groups, "across": across}
         else:
-            if not config.made:
-                words = frequency_words(call.d_model, call.base)
-                numbers["frequencies"] = device_turns(words, table.device).data_ptr()
-            numbers |= {"seq_len": call.seq_len, "accesses": accesses}
-            numbers |= {"groups": groups, "across": across}
-            if config.made:
-                own = config.vector // 2 if call.interleaved else config.vector
-                numbers |= made_numbers(call.d_model, call.base, own)
+            numbers |= {"d_model": call.d_model, "across": across, "blocks": groups * across}
         return launcher(self.program.launch, table.device.index, ["0", *numbers], numbers)
 
 
-def _config_of(call: SinusoidalCall) -> SinusoidalConfig | ShortConfig:
-    return choose_config(
-        call.seq_len, call.d_model, call.base, call.interleaved, dtype_name(call.dtype)
-    )
-
-
-def _without_overlap(config: SinusoidalConfig | ShortConfig) -> SinusoidalConfig | ShortConfig:
-    if isinstance(config, ShortConfig):
-        return dataclasses.replace(config, overlap="none")
-    return dataclasses.replace(config, overlap=False)
+def _config_of(call: SinusoidalCall, arch: str) -> SinusoidalConfig | ShortConfig:
+    dtype = dtype_name(call.dtype)
+    return choose_config(call.seq_len, call.d_model, call.interleaved, dtype, arch)

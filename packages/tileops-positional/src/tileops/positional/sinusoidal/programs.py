@@ -1,26 +1,49 @@
-"""The sinusoidal table as a TileLang program.
+"""The sinusoidal table as TileLang programs, one for any table and one for short ones.
 
     table[i, j] = sin(i * f[k] + (pi / 2 where column j is a cosine))
 
 table: [S, E] contiguous and on 16 bytes, of float16, bfloat16 or float32; S and E are known at the
 launch. Column j belongs to the frequency k = j // 2 and is a cosine where it is odd, or, where the
 halves are apart, to k = j % (E / 2) and is a cosine in the second half. f is given as int64, in
-2**-64 of a turn: see ``tileops.positional.angles``.
+2**-64 of a turn: see ``tileops.positional.angles``. Angles are integers, and exact; what sine and
+cosine are computed by is in ``pieces``.
 
-Launched with ``(table, turns, seq_len, d_model, across, blocks)``: two addresses, S and E as int64
-(at least 1), the blocks that a row takes, and those that the table takes, both as int32. See
-``tileops.core.tilelang_backend`` for that convention.
+``sinusoidal`` is launched with ``(table, turns, seq_len, d_model, across, blocks)``: two addresses,
+S and E as int64 (at least 1), the blocks that a row takes, and those that the table takes, both as
+int32. A thread owns frequencies, with both of their columns, and goes down the rows, adding the
+frequencies to its angles.
 
-A thread owns frequencies, with both of their columns, and goes down the rows, adding the
-frequencies to its angles, which is exact in integers. What sine and cosine are computed by is in
-``pieces``. Blocks may be launched before the kernel before has ended; they write when it has.
+``short_sinusoidal`` is launched with ``(table, turns, seq_len, accesses, groups, across)``: two
+addresses, S, the accesses of a row (of a half of one, where the halves are apart), the blocks that
+the rows take, and those that a row takes, all as int32. It is for tables of fewer than 2**31
+accesses, where what takes time is what comes before the first store. The grid's first axis goes
+down the rows and its second one along them, so that nothing is divided, and indices have 32 bits.
+
+See ``tileops.core.tilelang_backend`` for that convention.
+
+**Overlap** is CUDA's programmatic dependent launch. A launch with that attribute starts when all
+blocks of the kernel before have triggered it or ended, and ``griddepcontrol.wait`` returns when
+that kernel has ended and its writes are seen. It is safe here, because
+
+- every thread waits, also those that write nothing, and before it writes. A table may take memory
+  that the kernel before still reads or writes;
+- what is read before the wait is the frequencies only. No kernel writes them: they are copied from
+  the host once, in a copy that has ended before the first launch is asked for, and live as long as
+  the process, in the same memory;
+- the trigger comes after the wait. A kernel with the attribute that follows can start when all
+  blocks are past their waits, and so after the end of the kernel before, as if this one had not
+  overlapped it; and it has a wait of its own before it touches the table;
+- a kernel that follows without the attribute starts after the end of this one, as always.
 """
 
 from typing import Any
 
-from .configs import SinusoidalConfig
+from .configs import ShortConfig, SinusoidalConfig
 
-__all__ = ["sinusoidal"]
+__all__ = ["SHORT_PASS_CONFIGS", "short_sinusoidal", "sinusoidal"]
+
+#: Every access of a short table is guarded; TileLang's guards in 64 bits would come on top.
+SHORT_PASS_CONFIGS = {"tl.disable_safe_memory_legalize": True}
 
 
 def sinusoidal(dtype: str, interleaved: bool, config: SinusoidalConfig) -> Any:
@@ -43,8 +66,6 @@ def sinusoidal(dtype: str, interleaved: bool, config: SinusoidalConfig) -> Any:
         blocks: T.int32,
     ):
         with T.Kernel(blocks, threads=threads) as block:
-            if config.overlap:
-                T.pdl_trigger()
             accesses = T.truncdiv(d_model, vector)
             Y = T.make_tensor_from_addr(table, (seq_len * accesses, vector), dtype)
             F = T.make_tensor_from_addr(turns, (T.truncdiv(d_model, 2),), "uint64")
@@ -62,8 +83,6 @@ def sinusoidal(dtype: str, interleaved: bool, config: SinusoidalConfig) -> Any:
             # What runs on is stored whole; a store whose index is a sum may become four.
             at[0] = first * accesses + mine
             left = T.cast(T.min(T.int64(rows), seq_len - first), "int32")
-            if config.overlap:
-                T.pdl_sync()
             if T.cast(mine, "int64") * pairs < T.truncdiv(d_model, 2):
                 for p in T.unroll(pairs):
                     step[p] = F[mine * pairs + p]
@@ -86,3 +105,62 @@ def sinusoidal(dtype: str, interleaved: bool, config: SinusoidalConfig) -> Any:
                     at[0] += accesses
 
     return entry.with_attr("global_symbol", "sinusoidal")
+
+
+def short_sinusoidal(dtype: str, interleaved: bool, config: ShortConfig) -> Any:
+    """The ``PrimFunc`` for short tables of ``dtype``."""
+    import tilelang.language as T
+
+    from .pieces import sine_and_cosine
+
+    threads, vector, rows, overlap = config.threads, config.vector, config.rows, config.overlap
+    pairs = vector // 2 if interleaved else vector
+    halves = 1 if interleaved else 2
+    values = sine_and_cosine(precise=dtype == "float32")
+
+    @T.prim_func
+    def entry(
+        table: T.int64,
+        turns: T.int64,
+        seq_len: T.int32,
+        accesses: T.int32,
+        groups: T.int32,
+        across: T.int32,
+    ):
+        with T.Kernel(groups, across, threads=threads) as (group, part):
+            Y = T.make_tensor_from_addr(table, (seq_len * accesses * halves, vector), dtype)
+            F = T.make_tensor_from_addr(turns, (accesses, pairs), "uint64")
+            step = T.alloc_local((pairs,), "uint64")
+            value = T.alloc_local((2 * pairs,), "float32")
+            out = T.alloc_local((2 * pairs,), dtype)
+            at = T.alloc_local((1,), "int32")
+
+            mine = part * threads + T.get_thread_binding()
+            first = group * rows
+            if mine < accesses:
+                for p in T.vectorized(pairs):
+                    step[p] = F[mine, p]
+            if overlap:
+                T.pdl_sync()
+                T.pdl_trigger()
+            if mine < accesses:
+                for j in T.unroll(T.min(rows, seq_len - first), unroll_factor=1):
+                    for p in T.unroll(pairs):
+                        angle = T.cast(T.cast(first + j, "uint32"), "uint64") * step[p]
+                        upper = T.cast(T.shift_right(angle, T.uint64(32)), "uint32")
+                        if interleaved:
+                            values(value, 2 * p, 2 * p + 1, upper)
+                        else:
+                            values(value, p, pairs + p, upper)
+                    for v in T.vectorized(2 * pairs):
+                        out[v] = T.cast(value[v], dtype)
+                    # What runs on is stored whole; a store whose index is a sum may become four.
+                    at[0] = (first + j) * (accesses * halves) + mine
+                    for v in T.vectorized(vector):
+                        Y[at[0], v] = out[v]
+                    if not interleaved:
+                        at[0] += accesses
+                        for v in T.vectorized(vector):
+                            Y[at[0], v] = out[vector + v]
+
+    return entry.with_attr("global_symbol", "short_sinusoidal")
