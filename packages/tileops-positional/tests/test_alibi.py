@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 import shutil
@@ -153,23 +152,6 @@ def test_each_kind_of_program_builds(dtype: str, length: int) -> None:
     assert "int64_t at[1]" in program.source
     wide = {"float32": "*(float4*)", "float16": "*(uint4*)", "bfloat16": "*(uint4*)"}[dtype]
     assert (wide in program.source) == (length > 3)
-
-
-@needs_nvcc
-@pytest.mark.parametrize("length", [511, 512])
-def test_a_program_that_overlaps_waits_before_it_writes(length: int) -> None:
-    config = dataclasses.replace(choose_config(8, length, "bfloat16"), overlap=True)
-    program = tilelang_backend.build(lambda: alibi("bfloat16", config), arch="sm_90a")
-    body = program.source[program.source.rindex("__launch_bounds__") :]
-    before, found, after = body.partition(
-        "\n  cudaGridDependencySynchronize();\n  cudaTriggerProgrammaticLaunchCompletion();\n"
-    )
-    assert found
-    # At the kernel's own level, where no thread is gone.
-    assert before.count("{") - before.count("}") == 1
-    assert "return" not in before
-    assert "*)Y)" not in before
-    assert "*)Y)" in after
 
 
 @pytest.mark.gpu

@@ -17,15 +17,12 @@ class AlibiConfig:
         vector: elements of one access.
         rows: rows of a band: the fewest that make whole accesses.
         bands: bands that a block makes, one after the other.
-        overlap: whether blocks start before the kernel before has ended, and wait for it before
-            they write (sm_90 and up). Chosen for no table: it has not been measured.
     """
 
     threads: int
     vector: int
     rows: int
     bands: int
-    overlap: bool = False
 
 
 def choose_config(num_heads: int, seq_len: int, dtype: str) -> AlibiConfig:

@@ -15,10 +15,6 @@ access of a band, and so the same columns in every band: from band to band only 
 now and then its head. What is divided is divided once a thread. An access may begin in one row and
 end in the next; it never spans more, as ``choose_config`` sees to.
 
-Where it overlaps, every thread waits for the end of the kernel before, also those that write
-nothing, and then lets the next one start. It reads no memory, and writes after that; see
-``sinusoidal.programs``.
-
 Rows and columns are exact in float32, as they are below 2**24: a longer table has over 2**49 bytes.
 """
 
@@ -90,9 +86,6 @@ def alibi(dtype: str, config: AlibiConfig) -> Any:
             for v in T.unroll(vector):
                 ends = T.if_then_else(column + v < seq_len, 0, seq_len + 1) if rows > 1 else 0
                 shift[v] = T.cast(ends - (column + v), "float32")
-            if config.overlap:
-                T.pdl_sync()
-                T.pdl_trigger()
             if access < accesses:
                 for b in T.serial(T.min(bands, T.truncdiv(total - 1, rows) + 1 - band)):
                     values_of(value, slope, shift, i[0])

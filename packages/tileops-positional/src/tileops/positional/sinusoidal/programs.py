@@ -17,23 +17,10 @@ frequencies to its angles.
 addresses, S, the accesses of a row (of a half of one, where the halves are apart), the blocks that
 the rows take, and those that a row takes, all as int32. It is for tables of fewer than 2**31
 accesses, where what takes time is what comes before the first store. The grid's first axis goes
-down the rows and its second one along them, so that nothing is divided, and indices have 32 bits.
+down the rows and its second one along them, so that nothing is divided by what is not a constant,
+and indices have 32 bits.
 
 See ``tileops.core.tilelang_backend`` for that convention.
-
-**Overlap** is CUDA's programmatic dependent launch. A launch with that attribute starts when all
-blocks of the kernel before have triggered it or ended, and ``griddepcontrol.wait`` returns when
-that kernel has ended and its writes are seen. It is safe here, because
-
-- every thread waits, also those that write nothing, and before it writes. A table may take memory
-  that the kernel before still reads or writes;
-- what is read before the wait is the frequencies only. No kernel writes them: they are copied from
-  the host once, in a copy that has ended before the first launch is asked for, and live as long as
-  the process, in the same memory;
-- the trigger comes after the wait. A kernel with the attribute that follows can start when all
-  blocks are past their waits, and so after the end of the kernel before, as if this one had not
-  overlapped it; and it has a wait of its own before it touches the table;
-- a kernel that follows without the attribute starts after the end of this one, as always.
 """
 
 from typing import Any
@@ -113,7 +100,7 @@ def short_sinusoidal(dtype: str, interleaved: bool, config: ShortConfig) -> Any:
 
     from .pieces import sine_and_cosine
 
-    threads, vector, rows, overlap = config.threads, config.vector, config.rows, config.overlap
+    columns, lines, vector, rows = config.columns, config.lines, config.vector, config.rows
     pairs = vector // 2 if interleaved else vector
     halves = 1 if interleaved else 2
     values = sine_and_cosine(precise=dtype == "float32")
@@ -127,40 +114,43 @@ def short_sinusoidal(dtype: str, interleaved: bool, config: ShortConfig) -> Any:
         groups: T.int32,
         across: T.int32,
     ):
-        with T.Kernel(groups, across, threads=threads) as (group, part):
+        with T.Kernel(groups, across, threads=columns * lines) as (group, part):
             Y = T.make_tensor_from_addr(table, (seq_len * accesses * halves, vector), dtype)
             F = T.make_tensor_from_addr(turns, (accesses, pairs), "uint64")
             step = T.alloc_local((pairs,), "uint64")
             value = T.alloc_local((2 * pairs,), "float32")
             out = T.alloc_local((2 * pairs,), dtype)
+            # In variables, since what is computed in place for an index is computed in 64 bits.
+            line = T.alloc_local((1,), "int32")
+            mine = T.alloc_local((1,), "int32")
             at = T.alloc_local((1,), "int32")
 
-            mine = part * threads + T.get_thread_binding()
-            first = group * rows
-            if mine < accesses:
+            # Unsigned, since a signed division asks for the sign.
+            thread = T.cast(T.get_thread_binding(), "uint32")
+            line[0] = T.cast(T.truncdiv(thread, T.uint32(columns)), "int32")
+            mine[0] = part * columns + T.cast(T.truncmod(thread, T.uint32(columns)), "int32")
+            if mine[0] < accesses:
                 for p in T.vectorized(pairs):
-                    step[p] = F[mine, p]
-            if overlap:
-                T.pdl_sync()
-                T.pdl_trigger()
-            if mine < accesses:
-                for j in T.unroll(T.min(rows, seq_len - first), unroll_factor=1):
-                    for p in T.unroll(pairs):
-                        angle = T.cast(T.cast(first + j, "uint32"), "uint64") * step[p]
-                        upper = T.cast(T.shift_right(angle, T.uint64(32)), "uint32")
-                        if interleaved:
-                            values(value, 2 * p, 2 * p + 1, upper)
-                        else:
-                            values(value, p, pairs + p, upper)
-                    for v in T.vectorized(2 * pairs):
-                        out[v] = T.cast(value[v], dtype)
-                    # What runs on is stored whole; a store whose index is a sum may become four.
-                    at[0] = (first + j) * (accesses * halves) + mine
-                    for v in T.vectorized(vector):
-                        Y[at[0], v] = out[v]
-                    if not interleaved:
-                        at[0] += accesses
+                    step[p] = F[mine[0], p]
+                for j in T.unroll(rows, unroll_factor=1):
+                    row = (group * rows + j) * lines + line[0]
+                    if row < seq_len:
+                        for p in T.unroll(pairs):
+                            angle = T.cast(T.cast(row, "uint32"), "uint64") * step[p]
+                            upper = T.cast(T.shift_right(angle, T.uint64(32)), "uint32")
+                            if interleaved:
+                                values(value, 2 * p, 2 * p + 1, upper)
+                            else:
+                                values(value, p, pairs + p, upper)
+                        for v in T.vectorized(2 * pairs):
+                            out[v] = T.cast(value[v], dtype)
+                        # What runs on is stored whole; a store whose index is a sum may become four.
+                        at[0] = row * (accesses * halves) + mine[0]
                         for v in T.vectorized(vector):
-                            Y[at[0], v] = out[vector + v]
+                            Y[at[0], v] = out[v]
+                        if not interleaved:
+                            at[0] += accesses
+                            for v in T.vectorized(vector):
+                                Y[at[0], v] = out[vector + v]
 
     return entry.with_attr("global_symbol", "short_sinusoidal")
