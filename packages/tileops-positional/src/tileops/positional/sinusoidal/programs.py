@@ -144,7 +144,7 @@ def short_sinusoidal(dtype: str, interleaved: bool, config: ShortConfig) -> Any:
                                 values(value, p, pairs + p, upper)
                         for v in T.vectorized(2 * pairs):
                             out[v] = T.cast(value[v], dtype)
-                        # What runs on is stored whole; a store whose index is a sum may become four.
+                        # A store whose index is a sum may become four.
                         at[0] = row * (accesses * halves) + mine[0]
                         for v in T.vectorized(vector):
                             Y[at[0], v] = out[v]
