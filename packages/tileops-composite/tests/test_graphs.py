@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from calls import CASES, SMALL, drawn, results
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tileops.composite import TransformerBlockFwdOp
 from tileops.composite.attention import attend
@@ -250,3 +251,19 @@ def test_inductor_gives_what_eager_gives() -> None:
     with torch.no_grad():
         found = torch.compile(op, fullgraph=True)(**arguments)
         torch.testing.assert_close(found, op(**arguments), rtol=1e-5, atol=1e-5)
+
+
+@each_case
+def test_fake_tensors_of_a_card_that_pytorch_was_built_without(name: str) -> None:
+    """PyTorch cannot index them."""
+    case = CASES[SMALL[name]]
+    given, op = drawn(case), case.make()
+    with FakeTensorMode():
+        fakes = {
+            each: torch.empty(tensor.shape, dtype=tensor.dtype, device="cuda:0")
+            for each, tensor in given.items()
+        }
+        found = results(op(**fakes))
+    wanted = results(op(**given))
+    assert [y.shape for y in found] == [y.shape for y in wanted]
+    assert {y.device for y in found} == {torch.device("cuda:0")}

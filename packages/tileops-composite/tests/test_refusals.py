@@ -40,6 +40,11 @@ PARAMS = {
         "AdaLNZeroBlockFwdOp: hidden_size is 64 and num_heads is 5; the first is a multiple of the "
         "second",
     ),
+    "no finite base": (
+        lambda: TransformerBlockFwdOp(64, 4, 4, 16, base=float("inf")),
+        "TransformerBlockFwdOp: base is inf; it is above 1e-270 and below 1e270, so that each "
+        "frequency is a finite number",
+    ),
     "a negative eps": (
         lambda: AdaLNZeroBlockFwdOp(64, 4, -1.0),
         "AdaLNZeroBlockFwdOp: eps is -1.0; it is at least 0",
@@ -81,13 +86,19 @@ ARGUMENTS: dict[str, tuple[str, dict[str, Any], str]] = {
     "no norms of heads that are": (
         "TransformerBlockFwdOp-float32-qk-norm-positions",
         {"k_norm_weight": None},
-        "TransformerBlockFwdOp: k_norm_weight is None, but the signature needs a Tensor except "
-        "where not qk_norm",
+        "TransformerBlockFwdOp: k_norm_weight is None, but the signature needs a Tensor where "
+        "qk_norm",
     ),
     "positions of another length": (
         "TransformerBlockFwdOp-float32-qk-norm-positions",
         {"position_ids": torch.arange(6)},
         "TransformerBlockFwdOp: position_ids has shape [6], but the signature needs [S] = [7]",
+    ),
+    "positions of one sequence, with an axis for it": (
+        "TransformerBlockFwdOp-float32-qk-norm-positions",
+        {"position_ids": torch.arange(7)[None]},
+        "TransformerBlockFwdOp: position_ids has shape [1, 7], but the signature needs [B, S] = "
+        "[2, 7], or [S] for all of B",
     ),
     "a sample without its condition": (
         "AdaLNZeroBlockFwdOp-float32-5-heads",
@@ -116,3 +127,19 @@ def test_a_target_that_cannot_serve_is_named_by_the_sub_op() -> None:
     case = CASES["GatedMLPFwdOp-float32-silu"]
     with pytest.raises(TargetError, match="FusedAddRMSNormFwdOp: the target 'tilelang' serves"):
         case.make(target="tilelang")(**drawn(case))
+
+
+@pytest.mark.parametrize("build", [GatedMLPFwdOp, GatedMLPFwdOp.shared], ids=["new", "shared"])
+def test_one_that_is_made_inside_compiled_code(build: Any) -> None:
+    """Dynamo said that it cannot trace the builtin operator eval."""
+    case = CASES["GatedMLPFwdOp-float32-silu"]
+    given, op = drawn(case), case.make()
+
+    def call(**given: torch.Tensor) -> Any:
+        return build(**op._params)(**given)
+
+    torch._dynamo.reset()
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="an op is made inside compiled code"):
+        torch.compile(call, backend="eager", fullgraph=True)(**given)
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(call, backend="eager")(**given), op(**given))

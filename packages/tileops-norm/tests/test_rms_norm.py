@@ -275,8 +275,7 @@ WRONG_CALLS = {
     ),
     "two devices": (
         (X, torch.randn(4096, device="meta")),
-        "RMSNormFwdOp: weight is on meta, but the call's other tensors are on cpu; move one of "
-        "them",
+        "RMSNormFwdOp: weight is on meta, but the call's first tensor is on cpu; move one of them",
     ),
     "None": ((None,), "RMSNormFwdOp: x is None, but the signature needs a Tensor"),
     "list": (

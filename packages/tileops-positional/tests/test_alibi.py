@@ -9,6 +9,7 @@ import shutil
 import pytest
 import torch
 from torch._inductor.utils import run_and_get_code
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tileops.core import tilelang_backend
 from tileops.core.errors import ParamError, TargetError
@@ -108,6 +109,15 @@ def test_an_explicit_target_cannot_serve_a_traced_call() -> None:
         ((-1, 4), "AlibiFwdOp: seq_len is -1; it is at least 0"),
         ((4, 0), "AlibiFwdOp: num_heads is 0; it is at least 1"),
         ((4.0, 1), "AlibiFwdOp: seq_len is 4.0, but the signature needs an int"),
+        (
+            (2**63, 1),
+            "AlibiFwdOp: seq_len is 9223372036854775808, but the signature needs an int of 64 bits",
+        ),
+        (
+            (2**31, 1),
+            "AlibiFwdOp: seq_len is 2147483648 and num_heads is 1; a table of so many float32 "
+            "numbers has 2**63 bytes or more",
+        ),
     ],
 )
 def test_params_are_checked(arguments: tuple[int, int], text: str) -> None:
@@ -189,3 +199,10 @@ def test_the_kernel_can_be_captured() -> None:
     bias.fill_(math.nan)
     graph.replay()
     torch.testing.assert_close(bias, expected, rtol=0, atol=0)
+
+
+def test_a_fake_card_that_pytorch_was_built_without() -> None:
+    """PyTorch cannot index its tensors."""
+    with FakeTensorMode():
+        table = AlibiFwdOp(4, 3, device="cuda:0")()
+    assert (table.shape, table.device) == ((3, 4, 4), torch.device("cuda:0"))

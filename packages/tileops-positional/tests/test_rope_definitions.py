@@ -106,7 +106,7 @@ YARN = [
             "mscale_all_dim": 1.3,
         },
     ),
-    # A zero is as good as none.
+    # A zero is as good as none, and one of the two alone is not read.
     *(
         (
             64,
@@ -118,7 +118,7 @@ YARN = [
                 "mscale_all_dim": all_dim,
             },
         )
-        for mscale, all_dim in ((0.7, 0.0), (0.0, 0.7))
+        for mscale, all_dim in ((0.7, 0.0), (0.0, 0.7), (0.7, None), (None, 1.3))
     ),
     (
         80,

@@ -9,6 +9,7 @@ import shutil
 import pytest
 import torch
 from torch._inductor.utils import run_and_get_code
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tileops.core import tilelang_backend
 from tileops.core.errors import ParamError
@@ -79,7 +80,26 @@ def test_inductor_fuses_the_table_into_what_reads_it(interleaved: bool) -> None:
     [
         ((-1, 4), "SinusoidalFwdOp: seq_len is -1; it is at least 0"),
         ((4, 5), "SinusoidalFwdOp: d_model is 5; it is even and above 0"),
-        ((4, 4, 0.0), "SinusoidalFwdOp: base is 0.0; it is above 0"),
+        (
+            (4, 4, 0.0),
+            "SinusoidalFwdOp: base is 0.0; it is above 1e-270 and below 1e270, so that each "
+            "frequency is a finite number",
+        ),
+        (
+            (4, 4, math.inf),
+            "SinusoidalFwdOp: base is inf; it is above 1e-270 and below 1e270, so that each "
+            "frequency is a finite number",
+        ),
+        (
+            (2**62, 2),
+            "SinusoidalFwdOp: seq_len is 4611686018427387904 and d_model is 2; a table of so many "
+            "float32 numbers has 2**63 bytes or more",
+        ),
+        (
+            (4, 2**64),
+            "SinusoidalFwdOp: d_model is 18446744073709551616, but the signature needs an int of "
+            "64 bits",
+        ),
     ],
 )
 def test_params_are_checked(arguments: tuple[int, ...], text: str) -> None:
@@ -193,3 +213,10 @@ def test_the_kernel(
     exact = torch.stack(parts, -1).flatten(-2) if interleaved else torch.cat(parts, -1)
     assert op.serving_target == "tilelang"
     assert_close_to_oracle(op, "table", table, exact)
+
+
+def test_a_fake_card_that_pytorch_was_built_without() -> None:
+    """PyTorch cannot index its tensors."""
+    with FakeTensorMode():
+        table = SinusoidalFwdOp(4, 6, device="cuda:0")()
+    assert (table.shape, table.device) == ((4, 6), torch.device("cuda:0"))

@@ -146,7 +146,7 @@ def test_what_is_no_tensor_or_missing_is_named() -> None:
     with pytest.raises(ArgumentError) as error:
         ProjectedFwdOp(biased=True)(X, W)
     assert str(error.value) == (
-        "ProjectedFwdOp: bias is None, but the signature needs a Tensor except where not biased"
+        "ProjectedFwdOp: bias is None, but the signature needs a Tensor where biased"
     )
 
 
@@ -307,3 +307,26 @@ def test_a_param_is_checked_and_fixed() -> None:
         ProjectedFwdOp("two")  # type: ignore[arg-type]
     with pytest.raises(ParamError):
         ProjectedFwdOp().factor = 3.0
+
+
+FIXED = (
+    "{name}: {attribute} is fixed when the op is built, because equal ops share what is in it; "
+    "write a composite of your own with another"
+)
+
+
+@pytest.mark.parametrize(("cls", "name"), [(OuterFwdOp, "inner"), (ProjectedFwdOp, "parts")])
+def test_its_sub_ops_are_fixed(cls: Any, name: str) -> None:
+    """Another in the place of one changed the results of every layer that shares the op."""
+    op = cls.shared(next(FACTORS))
+    held = getattr(op, name)
+    with pytest.raises(ParamError) as error:
+        setattr(op, name, None)
+    assert str(error.value) == FIXED.format(name=cls.__name__, attribute=name)
+    with pytest.raises(ParamError) as error:
+        delattr(op, name)
+    assert str(error.value) == (
+        f"{cls.__name__}: {name} is fixed when the op is built and cannot be deleted"
+    )
+    assert getattr(op, name) is held
+    op.note = op.note = "its own"

@@ -88,7 +88,7 @@ SHAPES: dict[str, tuple[str, Callable[[torch.Tensor], Any], str]] = {
     "x: another device": (
         "x",
         lambda t: t.to("meta"),
-        "scale is on cpu, but the call's other tensors are on meta; move one of them",
+        "scale is on cpu, but the call's first tensor is on meta; move one of them",
     ),
     "x: the other float": (
         "x",
@@ -126,7 +126,7 @@ for _name in ("scale", "total"):
         f"{_name}: another device": (
             _name,
             lambda t: t.to("meta"),
-            f"{_name} is on meta, but the call's other tensors are on cpu; move one of them",
+            f"{_name} is on meta, but the call's first tensor is on cpu; move one of them",
         ),
         f"{_name}: the other float": (
             _name,

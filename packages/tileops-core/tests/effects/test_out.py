@@ -30,7 +30,7 @@ from .cases import randn
         ),
         (
             lambda: torch.empty(3, 8, device="meta"),
-            "TwiceFwdOp: out is on meta, but the call's other tensors are on cpu; move one of them",
+            "TwiceFwdOp: out is on meta, but the call's first tensor is on cpu; move one of them",
         ),
         (
             lambda: torch.empty(3, 8).to_sparse(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 from pathlib import Path
 from typing import Any
@@ -64,11 +65,34 @@ def test_a_profiler_watches_and_traces_nothing() -> None:
     assert len(launched) == 1
 
 
-def test_a_device_that_is_not_here() -> None:
-    if torch.cuda.is_available():
-        pytest.skip("needs a machine without a CUDA device")
-    with pytest.raises(ParamError, match="StairsFwdOp: device is 'cuda', which is not here: "):
-        StairsFwdOp(4, device="cuda")()
+@pytest.mark.parametrize("device", ["cuda", "cuda:0", "cuda:99", "xpu:0", "mps:0", "hpu:0"])
+@pytest.mark.parametrize("by_param", [True, False], ids=["param", "default"])
+def test_a_device_that_is_not_here(device: str, by_param: bool) -> None:
+    """With an index it was not asked for, and PyTorch failed on a stub of CUDA's bindings."""
+    if getattr(torch, device.partition(":")[0], torch.cuda).is_available() and device[-2:] != "99":
+        pytest.skip("needs a machine without such a device")
+    with (
+        pytest.raises(ParamError) as error,
+        contextlib.nullcontext() if by_param else torch.device(device),
+    ):
+        StairsFwdOp(4, device=device if by_param else None)()
+    what = f"device is {device!r}, which"
+    if not by_param and device == "cuda":  # PyTorch asks the device for its index by itself
+        what = "device is None, and PyTorch's default device"
+    assert str(error.value).startswith(f"StairsFwdOp: {what} is not here: ")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("device", ["cpu:0", "meta:0"])
+def test_a_device_that_there_is_one_of(device: str) -> None:
+    """A result on "cpu" was refused where "cpu:0" was asked for, and the target blamed."""
+    kind = device.partition(":")[0]
+    op = StairsFwdOp.shared(4, device=device)
+    assert op is StairsFwdOp.shared(4, device=kind)
+    assert op().device == torch.device(kind)
+    with torch.device(device):
+        assert StairsFwdOp(4)().device == torch.device(kind)
+    assert torch.compile(op, backend="eager", fullgraph=True)().device == torch.device(kind)
 
 
 def test_a_wrong_result_is_refused() -> None:

@@ -160,6 +160,20 @@ def test_an_explicit_target_is_refused_by_fullgraph_and_served_where_a_graph_may
     torch.testing.assert_close(broken(torch.zeros(5)), torch.arange(5.0) * 2 + 100)
 
 
+@pytest.mark.parametrize("build", [StairsFwdOp, StairsFwdOp.shared], ids=["new", "shared"])
+def test_one_that_is_made_inside_compiled_code(build: Any) -> None:
+    """Dynamo said that it cannot trace the builtin operator eval, or a method of bytes."""
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        return x + build(5)()
+
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="an op is made inside compiled code"):
+        torch.compile(call, backend="eager", fullgraph=True)(torch.zeros(5))
+    torch._dynamo.reset()
+    broken = torch.compile(call, backend="eager")
+    torch.testing.assert_close(broken(torch.zeros(5)), torch.arange(5.0) * 2)
+
+
 def test_a_meta_device_makes_no_kernel_and_resolves_nothing() -> None:
     op = StairsFwdOp(5, device="meta", target="counting")
     y = op()

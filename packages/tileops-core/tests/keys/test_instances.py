@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import warnings
 import weakref
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
 import torch
 from key_samples import PairFwdOp, ScaleFwdOp
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -31,6 +33,20 @@ def test_a_key_is_never_given_twice() -> None:
     with ThreadPoolExecutor(8) as pool:
         keys = list(pool.map(lambda _: ScaleFwdOp(3)._key, range(400)))
     assert sorted(map(number, keys)) == list(range(number(first) + 1, number(first) + 401))
+
+
+def test_an_op_that_outlives_the_modules_globals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the interpreter ended, it printed "Exception ignored in: ... _forget"."""
+    ignored: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    op = ScaleFwdOp(3)
+    key = op._key
+    table = instances.live
+    monkeypatch.setattr(instances, "live", None)
+    del op
+    gc.collect()
+    assert ignored == []
+    assert key not in table
 
 
 def test_an_instance_that_was_never_traced_leaves_nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import threading
 import weakref
@@ -13,6 +14,7 @@ import torch
 from key_samples import ScaleFwdOp, TypedFwdOp
 from torch._dynamo.exc import FailOnRecompileLimitHit, Unsupported
 
+from tileops.core import using_target
 from tileops.core.errors import ParamError
 from tileops.core.testing import GraphRecorder
 
@@ -40,6 +42,19 @@ def test_another_specialization_or_target_is_another_op() -> None:
         ScaleFwdOp(4),
     ]
     assert len({id(op) for op in ops}) == len({op._key for op in ops}) == len(ops)
+
+
+def test_another_default_is_another_op() -> None:
+    """Whoever asked inside using_target got one that another target served, and no error."""
+    op = ScaleFwdOp.shared(4)
+    with using_target("reference"):
+        other = ScaleFwdOp.shared(4)
+        assert other is not op
+        assert ScaleFwdOp.shared(4) is copy.copy(other) is other
+        named = ScaleFwdOp.shared(4, target="reference")
+    assert ScaleFwdOp.shared(4) is op
+    assert ScaleFwdOp.shared(4, target="reference") is named
+    assert copy.deepcopy(other) is other
 
 
 def test_nan_is_equal_to_itself_here() -> None:

@@ -90,4 +90,4 @@ class AdaLNZeroBlockFwdOp(Op):
         )
         hidden = functional.linear(hidden, fc2_weight, fc2_bias)
         # One operator, which rounds once.
-        return torch.addcmul(residual, gate2[:, None], hidden)
+        return torch.addcmul(residual, gate2.unsqueeze(1), hidden)

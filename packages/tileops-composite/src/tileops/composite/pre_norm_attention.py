@@ -117,9 +117,11 @@ class PreNormAttentionFwdOp(Op):
         else:
             # Two products, so that what is rotated is contiguous: of one with v the node would
             # copy q and k first. Every head is rotated in the same way, a key's as a query's.
-            rows = sum(counts) * self.head_dim
-            qk = functional.linear(hidden, qkv_weight[:rows]).unflatten(-1, by_head)
-            v = functional.linear(hidden, qkv_weight[rows:]).unflatten(-1, by_head)
+            rows = sum(counts) * self.head_dim, self.num_kv_heads * self.head_dim
+            qk, v = (
+                functional.linear(hidden, weight).unflatten(-1, by_head)
+                for weight in qkv_weight.split(rows)
+            )
             q, k = self.rope(qk, None, position_ids).split(counts, -2)
         attended = attend(q, k, v, causal=True, grouped=self._grouped)
         return functional.linear(attended, o_weight), residual_out

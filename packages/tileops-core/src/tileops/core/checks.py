@@ -59,7 +59,7 @@ def _left_to_the_run(condition: torch.SymBool) -> bool:
 
 def say(op: str, message: str, values: Mapping[str, Any]) -> str:
     """A rule's message with the call's own values in it."""
-    return f"{op}: {message.format_map({name: _show(v) for name, v in values.items()})}"
+    return f"{op}: {message.format_map({name: _show_value(v) for name, v in values.items()})}"
 
 
 def match(op: str, name: str, shape: Sequence[Any], spelling: str, wanted: Sequence[Any]) -> None:
@@ -154,9 +154,10 @@ def not_a_tensor(op: str, name: str, value: Any, optional: bool) -> ArgumentErro
 
 
 def missing(op: str, name: str, condition: str) -> ArgumentError:
-    return ArgumentError(
-        f"{op}: {name} is None, but the signature needs a Tensor except where {condition}"
-    )
+    refused = condition.removeprefix("not ")
+    where = f"where {refused}" if refused != condition and refused.isidentifier() else ""
+    where = where or f"except where {condition}"
+    return ArgumentError(f"{op}: {name} is None, but the signature needs a Tensor {where}")
 
 
 def no_out(op: str, output: str, condition: str) -> ArgumentError:
@@ -190,8 +191,8 @@ def bad_dtype(
 
 def bad_device(op: str, name: str, tensor: torch.Tensor, device: torch.device) -> ArgumentError:
     return ArgumentError(
-        f"{op}: {name} is on {tensor.device}, but the call's other tensors are on {device}; "
-        f"move one of them"
+        f"{op}: {name} is on {tensor.device}, but the call's first tensor is on {device}; move one "
+        f"of them"
     )
 
 
@@ -205,9 +206,20 @@ def bad_shape(
     op: str, name: str, shape: Sequence[Any], spelling: str, wanted: Sequence[Any]
 ) -> ArgumentError:
     sizes = _show(wanted)
+    # Behind what this tensor's number of axes asks for, what else would do.
+    needs, _, others = spelling.partition(", or ")
     # Of axes that no tensor has given a size yet, the names are all there is.
-    needs = spelling if sizes == spelling else f"{spelling} = {sizes}"
+    needs += f" = {sizes}" if sizes != needs else ""
+    needs += f", or {others}" if others else ""
     return ArgumentError(f"{op}: {name} has shape {_show(shape)}, but the signature needs {needs}")
+
+
+def _show_value(value: Any) -> str:
+    """A param's numbers as their Python spells them, also where it is built; axes as shapes."""
+    if type(value) is tuple:
+        inner = ", ".join(map(_show, value))
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    return _show(value)
 
 
 def _show(value: Any) -> str:

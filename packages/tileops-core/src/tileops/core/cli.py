@@ -45,6 +45,7 @@ def _run(argv: Sequence[str] | None) -> int:
             f"--{word}",
             metavar=what,
             nargs="+",
+            action="extend",
             default=[],
             help=f"only these; default: every {word}",
         )
@@ -52,6 +53,7 @@ def _run(argv: Sequence[str] | None) -> int:
         "--arch",
         metavar="ARCH",
         nargs="+",
+        action="extend",
         default=[],
         help="architectures, such as sm_90a; default: those of the GPUs here",
     )
@@ -130,6 +132,7 @@ def _bench_arguments(bench: argparse.ArgumentParser) -> None:
             f"--{word}",
             metavar=what,
             nargs="+",
+            action="extend",
             default=[],
             help=f"only these; default: every {word}",
         )
@@ -137,12 +140,17 @@ def _bench_arguments(bench: argparse.ArgumentParser) -> None:
         "--peer",
         metavar="NAME[=PLACE]",
         nargs="*",
+        action="extend",
         help="adapters in tools/peers, or files; PLACE is an interpreter, or the folders where the "
         "peer is installed; default: every adapter",
     )
     bench.add_argument("--device", help="default: the first card, or the CPU")
     bench.add_argument(
-        "--measure", metavar="MEASURE", nargs="+", help="only these; default: all of the device"
+        "--measure",
+        metavar="MEASURE",
+        nargs="+",
+        action="extend",
+        help="only these; default: all of the device",
     )
     bench.add_argument("--rounds", metavar="N", type=_positive, default=9, help="default 9")
     bench.add_argument(
@@ -191,6 +199,7 @@ def _contract_arguments(contract: argparse.ArgumentParser) -> None:
             f"--{word}",
             metavar=what,
             nargs="+",
+            action="extend",
             default=[],
             help=f"only these; default: every {word}",
         )
@@ -198,6 +207,7 @@ def _contract_arguments(contract: argparse.ArgumentParser) -> None:
         "--target",
         metavar="TARGET",
         nargs="+",
+        action="extend",
         default=[],
         help="only these; default: every target that serves a case",
     )
@@ -205,6 +215,7 @@ def _contract_arguments(contract: argparse.ArgumentParser) -> None:
         "--device",
         metavar="DEVICE",
         nargs="+",
+        action="extend",
         default=[],
         help="default: the CPU, and the first card",
     )

@@ -75,6 +75,9 @@ def call_factory(op: Op) -> Any:
         if any(device.type == "meta" for device in devices):
             with CallContext(op, REFERENCE, specs, {}):
                 return op.forward()
+        for name, device in zip(op._device_params, devices, strict=True):
+            if device.type not in _WITHOUT_INDEX:
+                _require_here(op, name, device)
 
         def plan(op: Op) -> Any:
             return serve(op, 0, list(specs.values()), (), key)
@@ -144,14 +147,41 @@ def _specs(op: Op, devices: Sequence[torch.device]) -> dict[str, OutputSpec]:
 
 def _concrete(op: Op, param: str) -> torch.device:
     """The device that a tensor made on the param's device reports: with an index, if it has one."""
-    device: torch.device = getattr(op, param) or default_device()
-    if device.index is not None or device.type in ("cpu", "meta"):
+    device: torch.device | None = getattr(op, param)
+    if device is None:
+        try:
+            device = default_device()
+        except _MISSING as error:
+            raise _not_here(op, f"{param} is None, and PyTorch's default device", error) from error
+    if device.type in _WITHOUT_INDEX:
+        return _WITHOUT_INDEX[device.type]
+    if device.index is not None:
         return device
     if device.type == "cuda" and torch.cuda.is_initialized():
         return torch.device("cuda", torch.cuda.current_device())
+    return _require_here(op, param, device)
+
+
+#: Devices that there is one of: a tensor on "cpu:0" reports "cpu".
+_WITHOUT_INDEX = {name: torch.device(name) for name in ("cpu", "meta")}
+
+
+def _require_here(op: Op, param: str, device: torch.device) -> torch.device:
+    """Requires that a tensor can be made on ``device``, and gives back the device that it reports.
+
+    Raises:
+        ParamError: there is no such device, or PyTorch was built without it.
+    """
     try:
         return torch.empty(0, device=device).device
-    except (AssertionError, RuntimeError) as error:
-        raise ParamError(
-            f"{type(op).__name__}: {param} is {str(device)!r}, which is not here: {error}"
-        ) from error
+    except _MISSING as error:
+        raise _not_here(op, f"{param} is {str(device)!r}, which", error) from error
+
+
+#: Without a backend PyTorch fails an assertion, misses its module, or has no operator for it.
+_MISSING = (AssertionError, ImportError, RuntimeError)
+
+
+def _not_here(op: Op, what: str, error: Exception) -> ParamError:
+    reason = next(iter(str(error).splitlines()), type(error).__name__)
+    return ParamError(f"{type(op).__name__}: {what} is not here: {reason}")

@@ -111,7 +111,12 @@ def _split(key: str) -> tuple[str, int | None]:
     return key, None
 
 
-def _forget(key: str, reference: weakref.ref[Op]) -> None:
+def _forget(
+    key: str,
+    reference: weakref.ref[Op],
+    # Bound here: where the interpreter ends, an op may outlive this module's globals.
+    live: dict[str, weakref.ref[Op]] = live,
+) -> None:
     # Another thread may have revived the key since this instance was collected.
     if live.get(key) is reference:
         del live[key]

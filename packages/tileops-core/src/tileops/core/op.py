@@ -9,9 +9,9 @@ import torch
 
 from tileops.core import factory, serve, sharing
 from tileops.core.boundary import GENERATED, attach, is_generated
-from tileops.core.composite import is_composite, sub_ops
+from tileops.core.composite import is_composite, parts_keys, sub_ops
 from tileops.core.errors import DefinitionError, ParamError
-from tileops.core.instances import adopt, describe
+from tileops.core.instances import adopt, describe, not_traced
 from tileops.core.kernels import Kernel, KernelInterface
 from tileops.core.params import canonical_params, check_target
 from tileops.manifest import Entry, ManifestError, load_entry
@@ -61,6 +61,8 @@ class Op:
     _description: str
     _params: dict[str, Any]
     _explicit_target: str | None
+    _shared_under: str | None
+    _part_keys: tuple[str, ...]
     _state: serve.State
     _plans: dict[Any, Any]
 
@@ -102,6 +104,8 @@ class Op:
         for name, value in self._params.items():
             object.__setattr__(self, name, value)
         self._explicit_target = target
+        self._shared_under = None
+        self._part_keys = ()
         self._state = serve.State()
         self._plans = {}
         self._description = describe(cls._identity, self._params)
@@ -115,6 +119,10 @@ class Op:
         instance, and with it one key, so that they compile to one graph. It lives as long as
         somebody holds it, and from the first compiled call on as long as the process does. Ask
         when the layer is built, not inside compiled code.
+
+        Without a target, those who ask while another default is set (by ``using_target``,
+        ``set_default_target`` or ``TILEOPS_TARGET``) get another instance: one that has served a
+        call keeps the target of its first.
 
         Takes what the constructor takes, and raises what the constructor raises.
         """
@@ -137,6 +145,11 @@ class Op:
             raise ParamError(
                 f"{type(self).__name__}: {name} is fixed when the op is built, because compiled "
                 f"code relies on it; build another instance with {name}={value!r}"
+            )
+        if self._holds_sub_op(name):
+            raise ParamError(
+                f"{type(self).__name__}: {name} is fixed when the op is built, because equal ops "
+                f"share what is in it; write a composite of your own with another"
             )
         object.__setattr__(self, name, value)
 
@@ -194,7 +207,9 @@ class Op:
         For the constructor of a composite, after ``super().__init__``: composites of one
         specialization share their sub-ops, so that layers that hold one each compile to one graph.
         """
-        return cls.shared(*args, target=self._explicit_target, **kwargs)
+        part = cls.shared(*args, target=self._explicit_target, **kwargs)
+        self._part_keys += parts_keys(part)
+        return part
 
     @property
     def serving_target(self) -> str | None:
@@ -257,11 +272,16 @@ class Op:
         return warm_up(self, examples, named, device)
 
     def __delattr__(self, name: str) -> None:
-        if name in self.__dict__.get("_params", ()):
+        if name in self.__dict__.get("_params", ()) or self._holds_sub_op(name):
             raise ParamError(
                 f"{type(self).__name__}: {name} is fixed when the op is built and cannot be deleted"
             )
         object.__delattr__(self, name)
+
+    def _holds_sub_op(self, name: str) -> bool:
+        held = self.__dict__.get(name)
+        parts = held if isinstance(held, (list, tuple)) else (held,)
+        return any(isinstance(part, Op) for part in parts) and bool(self.entry.composition)
 
     def __repr__(self) -> str:
         if "_key" not in self.__dict__:
@@ -270,6 +290,11 @@ class Op:
         if self._explicit_target is not None:
             inner += f", target={self._explicit_target!r}"
         return f"{type(self).__name__}({inner})"
+
+
+# Here, and not only where the key is taken: what stands before that may be beyond dynamo already,
+# and its complaint of that would not help.
+not_traced(Op.__init__)
 
 
 def _check_names(cls: type[Op], entry: Entry) -> None:

@@ -48,7 +48,9 @@ def canonical(op: str, param: Param, value: Any) -> Any:
         raise _wrong(op, param, value)
     try:
         result = _CANONICAL[param.type](value)
-    except (TypeError, ValueError, OverflowError, AttributeError, RuntimeError):
+    except OverflowError:
+        raise _wrong(op, param, value, " of 64 bits") from None
+    except (TypeError, ValueError, AttributeError, RuntimeError):
         raise _wrong(op, param, value) from None
     if param.choices is not None and word(result) not in param.choices:
         raise _wrong(op, param, value)
@@ -131,7 +133,10 @@ def _read(node: ast.expr) -> Any:
 def _int(value: Any) -> int:
     if isinstance(value, bool):
         raise TypeError
-    return operator.index(value)
+    number = operator.index(value)
+    if not -(2**63) <= number < 2**63:
+        raise OverflowError
+    return number
 
 
 def _bool(value: Any) -> bool:
@@ -180,13 +185,19 @@ def _dtype(value: Any) -> torch.dtype:
     return found
 
 
+def _device(value: Any) -> torch.device:
+    found = torch.device(value)
+    # There is one of each, and a tensor on it reports no index.
+    return torch.device(found.type) if found.type in ("cpu", "meta") else found
+
+
 _CANONICAL: dict[str, Callable[[Any], Any]] = {
     "int": _int,
     "float": _float,
     "bool": _bool,
     "str": _str,
     "dtype": _dtype,
-    "device": torch.device,
+    "device": _device,
     "shape": _shape,
     "ints": _ints,
     "floats": _floats,
@@ -205,8 +216,8 @@ _NEEDS = {
 }
 
 
-def _wrong(op: str, param: Param, value: Any) -> ParamError:
-    needs = _NEEDS[param.type]
+def _wrong(op: str, param: Param, value: Any, more: str = "") -> ParamError:
+    needs = _NEEDS[param.type] + more
     if param.choices is not None:
         needs = "one of " + ", ".join(map(repr, param.choices))
     if param.optional:

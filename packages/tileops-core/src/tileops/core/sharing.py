@@ -12,10 +12,12 @@ import weakref
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tileops.core.composite import note_parts
 from tileops.core.errors import DefinitionError
 from tileops.core.instances import describe, not_traced
 from tileops.core.locks import ForkSafeLock
 from tileops.core.params import canonical_params, check_target
+from tileops.core.targets import default_target
 
 if TYPE_CHECKING:
     from tileops.core.op import Op
@@ -25,7 +27,7 @@ __all__ = ["copy", "is_shared", "reduce", "restore", "shared"]
 _OpT = TypeVar("_OpT", bound="Op")
 
 _lock = ForkSafeLock()
-_shared: weakref.WeakValueDictionary[tuple[type, str, str | None], Any] = (
+_shared: weakref.WeakValueDictionary[tuple[type, str, str | None, str | None], Any] = (
     weakref.WeakValueDictionary()
 )
 
@@ -48,11 +50,16 @@ def shared(
     params = canonical_params(
         cls.entry, {param.name: bound.arguments[param.name] for param in cls.entry.signature.params}
     )
-    key = (cls, describe(cls._identity, params), target)
+    # An instance keeps the target of its first call. Who asks where another default is set has to
+    # get another instance, or that default would be passed over in silence.
+    default = default_target() if target is None else None
+    key = (cls, describe(cls._identity, params), target, default)
     with _lock:
         instance: _OpT | None = _shared.get(key)
         if instance is None:
-            instance = _shared[key] = cls(**params, target=target)
+            instance = cls(**params, target=target)
+            instance._shared_under = default
+            _shared[key] = instance
         return instance
 
 
@@ -61,7 +68,8 @@ not_traced(shared)
 
 def is_shared(op: Op) -> bool:
     """Whether :meth:`Op.shared` gives out this instance."""
-    return _shared.get((type(op), op._description, op._explicit_target)) is op
+    key = (type(op), op._description, op._explicit_target, op._shared_under)
+    return _shared.get(key) is op
 
 
 def copy(op: _OpT, memo: dict[int, Any] | None) -> _OpT:
@@ -79,6 +87,7 @@ def copy(op: _OpT, memo: dict[int, Any] | None) -> _OpT:
         memo[id(op)] = made
         own = {name: deepcopy(value, memo) for name, value in own.items()}
     made.__dict__.update(own)
+    note_parts(made)
     return made
 
 
@@ -109,6 +118,7 @@ def _rebuild(cls: type[_OpT], params: dict[str, Any], target: str | None, was_sh
 def restore(op: Op, own: dict[str, Any]) -> None:
     """Gives an unpickled op what a subclass kept; a shared op that lives here keeps its own."""
     op.__dict__.update({**own, **_own(op)} if is_shared(op) else own)
+    note_parts(op)
 
 
 def _own(op: Op) -> dict[str, Any]:
@@ -120,4 +130,13 @@ def _own(op: Op) -> dict[str, Any]:
     }
 
 
-_BASE = ("_description", "_explicit_target", "_key", "_params", "_plans", "_state")
+_BASE = (
+    "_description",
+    "_explicit_target",
+    "_key",
+    "_params",
+    "_part_keys",
+    "_plans",
+    "_shared_under",
+    "_state",
+)

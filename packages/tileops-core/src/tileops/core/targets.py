@@ -160,7 +160,8 @@ def set_default_target(name: str | None) -> None:
     """Sets the process default for ops built without ``target=``; None takes it back.
 
     An instance asks once for each device, at its first call there: one that has served a call
-    keeps the target that served it.
+    keeps the target that served it. Shared ops and composites that are built while the default is
+    set share nothing with those built before.
 
     Raises:
         TargetError: no target of this name is registered.
@@ -174,6 +175,8 @@ def set_default_target(name: str | None) -> None:
 @contextlib.contextmanager
 def using_target(name: str) -> Iterator[None]:
     """Makes ``name`` the default for first calls inside the block, in this thread or task.
+
+    Shared ops and composites that are built inside share nothing with those built outside.
 
     Raises:
         TargetError: no target of this name is registered.

@@ -3,8 +3,11 @@
 A position times a frequency in float32 loses ``position * frequency * 2**-24`` of the angle: at
 position 100,000 that is 6e-3 for a frequency of 1. Here a frequency is the integer ``frequency /
 (2 pi) * 2**64``. Its product with a position, modulo 2**64, is the angle modulo a turn, for any
-int64 position, negative ones too; only the frequency itself is rounded, to float64's 53 bits. The
-upper half of the product is the angle to 2**-32 of a turn.
+int64 position, negative ones too. The upper half of the product is that angle to 2**-32 of a turn.
+
+The frequency itself is worked out in float64. One that is at most 1 is off by less than 2**-54 of a
+turn a position, so the angle by less than ``position * 2**-54`` of a turn: more than the 2**-26 of
+a turn that float32 rounds off from position 2**28 on, and a whole turn at 2**54.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Sequence
 
 from tileops.core.generate.writer import Writer, spelling, tuple_display
 from tileops.manifest.model import Input, Shape, ShapeKind
@@ -124,7 +125,7 @@ class _Inference:
             elif variadic is not None:
                 condition += f" + len(d_{variadic})"
             with self.writer.block(f"{'if' if index == 0 else 'elif'} {condition}:"):
-                self._shape(spec.name, shape, alternative, True)
+                self._shape(spec.name, shape, alternative, True, _others(alternative, spec.shapes))
         with self.writer.block("else:"):
             self.put(f"raise _bad_rank(_OP, {spec.name!r}, {shape}, {needs!r})")
 
@@ -151,9 +152,9 @@ class _Inference:
                 position.add(1)
         return position.text(), chosen
 
-    def _shape(self, name: str, shape: str, items: Shape, optional: bool) -> None:
+    def _shape(self, name: str, shape: str, items: Shape, optional: bool, others: str = "") -> None:
         # Bind what is free by position, then compare the whole shape with what it now should be.
-        where = spelling(items)
+        where = spelling(items) + others
         fixed, variadic = self._rank(items)
         partly = self.writer.axes(items, known=self.bound.known)
         complaint = f"raise _bad_shape(_OP, {name!r}, {shape}, {where!r}, {partly})"
@@ -209,6 +210,18 @@ class _Inference:
             values = ", ".join(f"{name!r}: {rename(name)}" for name in dict.fromkeys(fields))
             message = f"lambda: _say(_OP, _messages[{index}], {{{values}}})"
             self.put(f"_require({rule.require.to_python(rename)}, {message})")
+
+
+def _others(alternative: Shape, shapes: Sequence[Shape]) -> str:
+    """What may stand in the place of ``alternative``, one for all of the dims that it lacks."""
+    words = [str(item) for item in alternative]
+    found = ""
+    for other in shapes:
+        kept = [str(item) for item in other]
+        lacks = [word for word in words if word not in kept]
+        if lacks and all(word in words for word in kept):
+            found += f", or {spelling(other)} for all of {', '.join(lacks)}"
+    return found
 
 
 class _Bindings:

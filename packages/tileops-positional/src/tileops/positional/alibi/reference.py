@@ -24,5 +24,6 @@ def alibi_reference(
 ) -> torch.Tensor:
     """``bias[h, i, j] = -slope[h] * |i - j|``; float32, and one rounding to ``dtype``."""
     position = torch.arange(seq_len, device=device, dtype=torch.float32)
-    distance = (position[:, None] - position[None, :]).abs()
-    return (slopes(num_heads, device)[:, None, None] * -distance).to(dtype)
+    # PyTorch indexes no fake tensor of a device that it was built without: hence no x[:, None].
+    distance = (position.unsqueeze(1) - position).abs()
+    return (slopes(num_heads, device).view(-1, 1, 1) * -distance).to(dtype)

@@ -9,7 +9,7 @@ import torch
 
 from tileops.core import Kernel, KernelInterface, Op
 from tileops.positional.alignment import alignment_of
-from tileops.positional.rope.frequencies import Rotation, finite_rotation
+from tileops.positional.rope.frequencies import Rotation, finite_rotation, require_finite
 from tileops.positional.rope.kernels import (
     RoPECacheInterface,
     RoPECacheQueryInterface,
@@ -35,6 +35,10 @@ class RotaryOp(Op, abstract=True):
 
     interleaved: bool
     inplace: bool
+
+    def __init__(self, *, target: str | None = None) -> None:
+        super().__init__(target=target)
+        require_finite(self)
 
     def _rotate(
         self,

@@ -25,9 +25,10 @@ def require_positions(op: Op, position_ids: torch.Tensor | None, length: int, ro
 
     def message() -> str:
         low, high = int(position_ids.min()), int(position_ids.max())
+        has = f"0 to {rows - 1}" if rows else "no rows"
         return (
-            f"the positions go from {low} to {high}, but cos_sin_cache has 0 to {rows - 1}; give a "
-            f"longer cache, or other position_ids"
+            f"the positions go from {low} to {high}, but cos_sin_cache has {has}; give a longer "
+            f"cache, or other position_ids"
         )
 
     op.check_values(((position_ids >= 0) & (position_ids < rows)).all(), message)

@@ -14,8 +14,9 @@ class RoPEFwdOp(ScaledRotaryOp):
     Of a head's first ``rotary_dim`` elements, pair i is ``(x[i], x[i + rotary_dim / 2])``, or
     interleaved ``(x[2 i], x[2 i + 1])``. It becomes ``(a cos t - b sin t, b cos t + a sin t)`` with
     ``t = position * base ** (-2 i / rotary_dim)``; the rest of the head stays as it is. Cosines,
-    sines and products are float32, the angle is exact to 2**-32 of a turn at any position, and the
-    result is rounded once.
+    sines and products are float32, and the result is rounded once. The angle is exact to 2**-32
+    and, where the base is at least 1, ``position * 2**-54`` of a turn; the latter, from the
+    frequency's rounding to float64, passes what float32 rounds off (2**-26) at position 2**28.
 
     Args:
         rotary_dim: how much of a head is rotated, from its start, even; None is all of it.

@@ -21,6 +21,7 @@ __all__ = [
     "finite_rotation",
     "llama31_rotation",
     "longrope_rotation",
+    "require_finite",
     "yarn_rotation",
 ]
 
@@ -57,6 +58,20 @@ class Rotation:
     @functools.cached_property
     def _hash(self) -> int:
         return hash((self.frequencies, self.scale, self.rows))
+
+
+def require_finite(op: Op) -> None:
+    """Requires that the floats among the params be finite, which an entry's rules cannot ask.
+
+    Raises:
+        ParamError: one is not.
+    """
+    for param in op.entry.signature.params:
+        value = getattr(op, param.name)
+        numbers = value if isinstance(value, tuple) else (value,)
+        if not all(math.isfinite(number) for number in numbers if isinstance(number, float)):
+            needs = "each number is finite" if numbers is value else "it is a finite number"
+            raise ParamError(f"{type(op).__name__}: {param.name} is {value}; {needs}")
 
 
 def finite_rotation(op: Op, rotation: Callable[[int], Rotation], rotary_dim: int) -> Rotation:

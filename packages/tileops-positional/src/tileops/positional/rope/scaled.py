@@ -95,9 +95,9 @@ class RoPEYaRNFwdOp(ScaledRotaryOp):
         beta_fast: turns over the original positions from which a frequency is kept.
         beta_slow: turns up to which a frequency is divided by ``factor``.
         attention_factor: what cosines and sines are multiplied by; None is ``0.1 ln(factor) + 1``,
-            or where ``mscale`` and ``mscale_all_dim`` are given and not 0 ``(0.1 mscale ln(factor)
-            + 1) / (0.1 mscale_all_dim ln(factor) + 1)``.
-        mscale: see above.
+            or where ``mscale`` and ``mscale_all_dim`` are both given and not 0 ``(0.1 mscale
+            ln(factor) + 1) / (0.1 mscale_all_dim ln(factor) + 1)``.
+        mscale: see above; alone it is not read, as in transformers.
         mscale_all_dim: see above.
         truncate: whether the ends of the ramp are rounded outwards to whole pairs.
         rotary_dim: how much of a head is rotated, from its start, even; None is all of it.

@@ -22,8 +22,8 @@ class SinusoidalFwdOp(Op):
 
     ``table[i, 2 k] = sin(i / base ** (2 k / d_model))``, and ``table[i, 2 k + 1]`` its cosine. Not
     interleaved, ``table[i, k]`` is the sine and ``table[i, d_model / 2 + k]`` the cosine, as in
-    Marian's models. Angles are exact to 2**-32 of a turn at any position, and the result is rounded
-    once to ``dtype``.
+    Marian's models. Angles are exact to 2**-32 and ``i * 2**-54`` of a turn (base at least 1), and
+    the result is rounded once to ``dtype``.
 
     Args:
         seq_len: positions, from 0.

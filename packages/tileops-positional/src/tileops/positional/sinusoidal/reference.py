@@ -32,4 +32,5 @@ def sinusoidal_reference(
     frequency = torch.pow(base, pair * (-2 / d_model))
     position = torch.arange(seq_len, device=device, dtype=torch.float64)
     # cos(x) = sin(x + pi / 2): one function an element, where taking a half of each would cost two.
-    return torch.sin(position[:, None] * frequency + is_cosine * (math.pi / 2)).to(dtype)
+    # PyTorch indexes no fake tensor of a device that it was built without: hence no x[:, None].
+    return torch.sin(position.unsqueeze(1) * frequency + is_cosine * (math.pi / 2)).to(dtype)
