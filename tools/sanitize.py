@@ -108,8 +108,12 @@ def channels_of(op: Any, *shape: int, dtype: torch.dtype = F16, offset: int = 0)
 
 def channel_calls() -> Iterator[Call]:
     group, instance, batch = norm.GroupNormFwdOp, norm.InstanceNormFwdOp, norm.BatchNormFwdOp
-    yield channels_of(group(32), 8, 128, 32, 32)
-    yield channels_of(group(32), 2, 320, 64, 64)
+    yield channels_of(group(32), 8, 128, 30, 34)
+    yield channels_of(group(32), 2, 320, 66, 62)
+    yield channels_of(group(32), 8, 128, 32, 32)  # threads hold equal parts: a block of them
+    yield channels_of(group(32), 2, 320, 64, 64)  # clusters
+    yield channels_of(group(32), 2, 320, 128, 128)  # short of registers
+    yield channels_of(instance(True, 0.1), 9, 40, 64)  # several units a warp
     yield channels_of(group(4), 2, 32, 7, 7)  # accesses of several channels
     yield channels_of(group(4), 2, 32, 7, 7, offset=1)
     yield channels_of(group(3), 1, 6, 173, 171, dtype=F32)
@@ -118,7 +122,8 @@ def channel_calls() -> Iterator[Call]:
     yield channels_of(instance(True, 0.1), 2, 5, 12, 12)
     yield channels_of(instance(True, 0.1), 1, 3, 700, 900)
     yield channels_of(instance(False, 0.1), 33, 64, 9)
-    yield channels_of(instance(True, 0.1), 2, 320, 8, 8, 8)
+    yield channels_of(instance(True, 0.1), 2, 320, 8, 8, 8)  # a warp
+    yield channels_of(instance(True, 0.1), 2, 9, 128, 128, dtype=BF16)
     for momentum in (0.1, None):
         yield channels_of(batch(True, momentum), 9, 200, 7, 7)
         yield channels_of(batch(True, momentum), 64, 16, 56, 56)

@@ -16,11 +16,12 @@ from torch.nn import functional
 
 from tileops.core.errors import CaptureError
 from tileops.core.testing import GraphRecorder
-from tileops.norm import BatchNormFwdOp, GroupNormFwdOp, InstanceNormFwdOp
+from tileops.norm import BatchNormFwdOp, GroupNormFwdOp, InstanceNormFwdOp, LayerNormFwdOp
 from tileops.norm.channels import kernels
 from tileops.norm.channels.layouts import (
     ColumnsLayout,
     ColumnsSplitLayout,
+    EvenLayout,
     FlatLayout,
     HeldLayout,
     RelayLayout,
@@ -148,15 +149,25 @@ CASES = {
     "tiny-groups": Case("group", (3, 6, 5), F32, 3, F32, mean=30.0),
     "groups-across-channels": Case("group", (2, 32, 7, 7), F16, 4, F16),
     "groups-across-channels-unaligned": Case("group", (2, 32, 7, 7), F16, 4, F16, offset=1),
-    "groups-of-a-block": Case("group", (9, 128, 32, 32), F16, 32, F16),
+    "groups-of-a-block": Case("group", (9, 128, 30, 34), F16, 32, F16),
     "groups-no-bias": Case("group", (2, 64, 33, 32), BF16, 8, BF16, biased=False),
-    "groups-of-a-cluster": Case("group", (2, 320, 64, 64), F16, 32, F16),
+    "groups-of-a-cluster": Case("group", (2, 320, 66, 62), F16, 32, F16),
     "groups-of-a-cluster-odd": Case("group", (1, 6, 173, 171), F32, 3, F32, mean=-100.0),
     "groups-relay": Case("group", (5, 64, 344, 328), F16, 8, F16),
     "groups-split": Case("group", (1, 3, 1501, 1501), F16, 3, F16, mean=10.0),
     "groups-split-across-channels": Case("group", (1, 24, 401, 402), F16, 6, F32),
     "instances": Case("instance", (3, 5, 33), F16, affine=F16, running=F32),
-    "instances-of-eight": Case("instance", (900, 7, 8), BF16, running=BF16),
+    "even-groups": Case("group", (9, 128, 32, 32), F16, 32, F32, mean=30.0),
+    "even-groups-no-bias": Case("group", (3, 64, 24, 32), BF16, 8, BF16, biased=False),
+    "even-groups-of-a-cluster": Case("group", (2, 320, 64, 64), BF16, 32, F32, mean=-100.0),
+    "even-groups-of-a-cluster-no-affine": Case("group", (1, 24, 128, 128), F32, 8),
+    # Registers are short; warps of which no power of two are as many.
+    "even-groups-of-short-registers": Case("group", (2, 320, 128, 128), F16, 32, F16),
+    "even-groups-of-a-cluster-of-twelve-warps": Case("group", (1, 320, 192, 192), F16, 32, F16),
+    "even-instances": Case("instance", (3, 70, 64, 64), F32, affine=F32, running=F32, mean=100.0),
+    "even-instances-of-a-warp": Case("instance", (2, 320, 8, 8, 8), F16, affine=F16, running=F16),
+    "even-instances-of-a-cluster": Case("instance", (2, 9, 128, 128), BF16, running=F32, mean=10.0),
+    "even-instances-of-eight": Case("instance", (900, 7, 8), BF16, running=BF16),
     "instances-of-a-cluster": Case("instance", (2, 9, 128, 130), F32, affine=F32, running=F32),
     "instances-relay": Case("instance", (3, 7, 904, 901), F32, affine=F32, running=F32),
     "instances-split": Case("instance", (1, 5, 3, 701, 703), F16, affine=F32, running=F32),
@@ -182,7 +193,73 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_equals_the_float64_formula(name: str) -> None:
-    check(CASES[name])
+    op = check(CASES[name])
+    for use in op.iter_kernels():
+        assert (use.call.layout.program == "even") == name.startswith("even")
+
+
+def test_even_and_what_is_not_so_take_turns() -> None:
+    """One op, called with what starts past 16 bytes, and with a batch of no samples."""
+    case = CASES["even-instances-of-a-warp"]
+    op = case.op()
+    for offset in (0, 1, 0, 4):
+        moved = dataclasses.replace(case, offset=offset)
+        given = moved.arguments()
+        before = {name: value.clone() for name, value in given.items()}
+        compare(moved, before, given, op(**given))
+    found = {use.call.layout.program for use in op.iter_kernels()}
+    assert found == {"even", "held"}
+    x = torch.empty(0, 320, 8, 8, 8, device="cuda", dtype=F16)
+    assert op(x, None, None, given["weight"], given["bias"]).shape == x.shape
+    given = case.arguments()
+    before = {name: value.clone() for name, value in given.items()}
+    compare(case, before, given, op(**given))
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_clusters_and_others_wait_for_what_came_before(captured: bool) -> None:
+    """Clusters, which may be launched early, next to each other and to others, behind what wrote
+    their input and before what overwrites it: in a row as one by one."""
+    torch.utils.deterministic.fill_uninitialized_memory = False  # each kernel next to the last
+    start = torch.randn(1, 640, 64, 32, device="cuda").half()
+    weight = torch.rand(40960, device="cuda").half() + 0.5
+    instance, group, few = InstanceNormFwdOp(), GroupNormFwdOp(32), GroupNormFwdOp(20)
+    layer = LayerNormFwdOp(40960)
+    steps = [
+        *(instance, instance, group, instance, few, group, group, instance),
+        lambda x: layer(x.view(32, 40960), weight).view(x.shape),
+        # Of 20 x 62 x 32 elements no threads hold equal parts: another program, in clusters.
+        lambda x: torch.cat((group(x[:, :, :62].contiguous()), x[:, :, 62:]), 2),
+    ]
+
+    def chain(wait: bool) -> torch.Tensor:
+        x = start.clone()
+        for _ in range(6):
+            for step in steps:
+                y = step(x)
+                if wait:
+                    torch.cuda.synchronize()
+                torch.add(y, 0.25, out=x)
+                x = step(x)
+                if wait:
+                    torch.cuda.synchronize()
+        return x
+
+    alone = chain(True)
+    assert alone.isfinite().all()
+    uses = {use.call.layout for op in (instance, group) for use in op.iter_kernels()}
+    assert {use.cluster > 1 for use in uses if use.program == "even"} == {True, False}
+    if not captured:
+        for _ in range(20):
+            assert torch.equal(chain(False), alone)
+        return
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = chain(False)
+    for _ in range(20):
+        y.fill_(math.nan)
+        graph.replay()
+        assert torch.equal(y, alone)
 
 
 FORCED: dict[str, tuple[Case, Any]] = {
@@ -193,6 +270,36 @@ FORCED: dict[str, tuple[Case, Any]] = {
     "held-wide": (
         Case("group", (3, 8, 500)),
         HeldLayout(1, 256, 1, 2, 8, straddle=False, wide=True),
+    ),
+    "even-of-a-warp": (
+        Case("instance", (5, 33, 512), F16, affine=F32, running=F32, mean=100.0),
+        EvenLayout(1, 32, 1, 2, 8),
+    ),
+    # Units that share a block, the last one with fewer; lanes of several units in a warp.
+    "even-of-lanes": (
+        Case("instance", (5, 33, 64), BF16, affine=BF16, running=BF16),
+        EvenLayout(1, 8, 16, 1, 8),
+    ),
+    "even-of-two-warps": (
+        Case("group", (3, 14, 8, 128), F32, 7, F32, biased=False, mean=-30.0),
+        EvenLayout(1, 64, 2, 8, 4),
+    ),
+    "even-of-a-block": (
+        Case("group", (9, 128, 32, 32), F16, 32, F32),
+        EvenLayout(1, 256, 1, 2, 8, touch=True),
+    ),
+    # Warps of which no power of two are as many, and more channels than a warp has lanes.
+    "even-of-a-cluster": (
+        Case("group", (2, 160, 20, 32), F16, 4, F16, mean=30.0),
+        EvenLayout(4, 160, 1, 5, 8, blocks=2),
+    ),
+    "even-of-a-cluster-that-touches": (
+        Case("group", (3, 80, 64, 64), BF16, 8, BF16),
+        EvenLayout(8, 64, 1, 10, 8, touch=True),
+    ),
+    "even-instances-of-a-cluster": (
+        Case("instance", (3, 7, 128, 128), F16, running=F32),
+        EvenLayout(2, 128, 1, 8, 8),
     ),
     "relay-of-one-unit": (
         Case("group", (1, 3, 1501, 8), F32, 1, F32, biased=False, mean=100.0),
@@ -255,6 +362,7 @@ def test_is_right_where_another_is_chosen(name: str, monkeypatch: pytest.MonkeyP
 
 #: One case for each program.
 EACH = ["groups-of-a-block", "groups-of-a-cluster", "groups-split", "instances-split"]
+EACH += ["even-groups", "even-instances-of-a-cluster", "even-instances-of-eight"]
 EACH += ["groups-relay", "instances-relay", "batch-relay", "batch-relay-averages"]
 EACH += ["batch-columns", "batch-columns-split", "batch-split-averages", "running"]
 
@@ -305,7 +413,8 @@ def test_two_streams_share_no_workspace(name: str) -> None:
 
 
 #: And the programs' parts that a value which is not finite could leave.
-SPREAD = [*EACH, "batch", "batch-columns-averages", "instances-of-eight", "tiny-groups"]
+SPREAD = [*EACH, "batch", "batch-columns-averages", "tiny-groups"]
+SPREAD += ["even-groups-of-a-cluster", "even-instances", "even-instances-of-a-warp"]
 
 
 @pytest.mark.parametrize("name", SPREAD)

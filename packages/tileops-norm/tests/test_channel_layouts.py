@@ -18,6 +18,7 @@ from tileops.norm.channels.layouts import (
     ColumnsLayout,
     ColumnsRunningLayout,
     ColumnsSplitLayout,
+    EvenLayout,
     FlatLayout,
     HeldLayout,
     NothingLayout,
@@ -63,7 +64,21 @@ def fits(shape: Shape, layout: Any, dtype: str, arch: str, processors: int) -> N
         size = shape.size // vector
         if not getattr(layout, "wide", False):
             assert size < 2**31
-    if isinstance(layout, HeldLayout):
+    if isinstance(layout, EvenLayout):
+        assert shape.elements < 2**31
+        assert vector * ITEMSIZE[dtype] == 16
+        assert shape.space % vector == 0
+        # The numbers of the launch are those of this size, or launch_numbers had raised.
+        assert layout.lanes * layout.units % 32 == 0
+        assert layout.lanes % 32 == 0 or layout.lanes in (1, 2, 4, 8, 16)
+        assert layout.cluster == 1 or (layout.units == 1 and layout.lanes >= layout.cluster)
+        assert layout.lanes * layout.units <= 512
+        assert layout.accesses <= 18
+        launched = -(-shape.units // layout.units) * layout.cluster
+        threads = -(-launched // processors) * layout.lanes * layout.units
+        assert 4 * layout.accesses * threads <= 65536 - 20 * threads
+        assert layout.blocks in (1, -(-launched // processors))
+    elif isinstance(layout, HeldLayout):
         assert layout.lanes * layout.units <= 1024
         assert layout.cluster * layout.lanes * layout.accesses >= size
         assert layout.accesses * vector * ITEMSIZE[dtype] <= 208  # bytes of a thread's registers
@@ -117,14 +132,16 @@ def test_of_no_elements_nothing_is_launched(shape: tuple[int, int, int]) -> None
 
 #: Shapes that were measured on an H200, and what was best or within 4% of it there.
 CHOSEN = [
-    (Shape("group", 8, 128, 1024, 32), "float16", HeldLayout(1, 256, 1, 2, 8, False, False)),
-    (Shape("group", 2, 1280, 1024, 32), "float16", HeldLayout(2, 512, 1, 5, 8, False, False)),
-    (Shape("group", 2, 320, 128**2, 32), "float16", HeldLayout(8, 256, 1, 10, 8, False, False)),
+    (Shape("group", 8, 128, 1024, 32), "float16", EvenLayout(1, 256, 1, 2, 8)),
+    (Shape("group", 1, 640, 2048, 32), "float16", EvenLayout(4, 256, 1, 5, 8, 1, True)),
+    (Shape("group", 2, 1280, 1024, 32), "float16", EvenLayout(2, 512, 1, 5, 8, 1, True)),
+    (Shape("group", 2, 320, 128**2, 32), "float16", EvenLayout(8, 256, 1, 10, 8, 4, True)),
+    (Shape("group", 1, 320, 192**2, 32), "float16", EvenLayout(8, 384, 1, 15, 8, 2, True)),
     (Shape("group", 1, 512, 256**2, 32), "float16", RelayLayout(256, 8, 4, 8)),
     (Shape("group", 1, 128, 1024**2, 32), "float16", RelayLayout(256, 8, 4, 8)),
-    (Shape("group", 4, 256, 1023, 32), "float16", HeldLayout(1, 256, 1, 4, 8, True, False)),
-    (Shape("instance", 1, 256, 64**2), "float32", HeldLayout(1, 256, 1, 4, 4, False, False)),
-    (Shape("instance", 2, 320, 8**3), "float16", HeldLayout(1, 32, 1, 2, 8, False, False)),
+    (Shape("group", 4, 256, 1023, 32), "float16", HeldLayout(1, 512, 1, 2, 8, True, False)),
+    (Shape("instance", 1, 256, 64**2), "float32", EvenLayout(1, 256, 1, 4, 4)),
+    (Shape("instance", 2, 320, 8**3), "float16", EvenLayout(1, 32, 1, 2, 8)),
     (Shape("instance", 8, 64, 512**2), "float16", HeldLayout(8, 512, 1, 8, 8, False, False)),
     (Shape("instance", 2, 32, 128**3), "float16", RelayLayout(256, 8, 4, 8)),
     (Shape("batch", 64, 256, 56**2), "float16", HeldLayout(8, 256, 1, 13, 8, False, False)),
@@ -169,6 +186,11 @@ PROGRAMS: dict[str, tuple[Traits, Any, str]] = {
         HeldLayout(4, 256, 1, 5, 8, straddle=False, wide=False),
         "mapa.shared::cluster",
     ),
+    "even": (
+        Traits("group", "bfloat16", "float32", True, True),
+        EvenLayout(4, 320, 1, 5, 8, blocks=2),
+        "cudaGridDependencySynchronize",
+    ),
     "split": (
         Traits("batch", "bfloat16", "float32", True, True, "float32", True, True),
         SplitLayout(256, 8, 4, straddle=False, wide=False),
@@ -205,6 +227,7 @@ def test_programs_build_without_a_card(name: str) -> None:
     ("name", "traits", "layout"),
     [
         ("held", PROGRAMS["held"][0], HeldLayout(4, 256, 1, 5, 8, False, False)),
+        ("even", PROGRAMS["held"][0], EvenLayout(4, 256, 1, 5, 8)),
         ("columns", PROGRAMS["columns"][0], ColumnsLayout(2, 128, 8, 16)),
     ],
 )
@@ -216,7 +239,7 @@ def test_where_a_cluster_sends_to_nothing_else_is(name: str, traits: Traits, lay
         lambda: getattr(module, name)(traits, layout), arch="sm_90a", pass_configs=PASS_CONFIGS
     )
     places = re.findall(r"void\* (\w+) = .*buf_dyn_shmem \+ (\d+)", program.source)
-    boxes = {"held": ("partial",), "columns": ("theirs", "final")}[name]
+    boxes = {"held": ("partial",), "even": ("partial",), "columns": ("theirs", "final")}[name]
     taken = [place for _, place in places]
     for wanted in ("barrier", *boxes):
         (place,) = [place for buffer, place in places if buffer == wanted]
@@ -230,6 +253,7 @@ TRAINING = ("float16", "float32", True, True, "float32", True)
     ("name", "traits", "layout"),
     [
         ("held", Traits("instance", *TRAINING[:5]), HeldLayout(4, 256, 1, 5, 8, False, False)),
+        ("even", Traits("instance", *TRAINING[:5]), EvenLayout(4, 256, 1, 5, 8)),
         ("held", Traits("batch", *TRAINING, True), HeldLayout(4, 256, 1, 5, 8, False, False)),
         ("columns", Traits("batch", *TRAINING, True), ColumnsLayout(4, 256, 8, 4)),
     ],
@@ -256,12 +280,14 @@ def test_all_launches_of_a_program_of_clusters_are_of_whole_clusters(
 
 
 @pytest.mark.parametrize(
-    "name", ["held", "relay", "split", "columns", "columns_split", "flat", "columns_running"]
+    "name",
+    ["held", "even", "relay", "split", "columns", "columns_split", "flat", "columns_running"],
 )
 def test_every_program_gets_its_numbers(name: str) -> None:
     """Whatever is no tensor among a program's parameters is a number of the launch."""
     made: dict[str, tuple[Shape, Any]] = {
         "held": (Shape("group", 2, 8, 64, 2), HeldLayout(1, 32, 4, 1, 8, False, False)),
+        "even": (Shape("instance", 2, 8, 64), EvenLayout(1, 8, 4, 1, 8)),
         "relay": (Shape("instance", 2, 8, 64), RelayLayout(256, 8, 4, 8)),
         "split": (Shape("instance", 2, 8, 64), SplitLayout(256, 8, 4, False, False)),
         "columns": (Shape("batch", 2, 8, 49), ColumnsLayout(1, 512, 8, 1)),

@@ -19,6 +19,12 @@ are past it. So ``expect`` is told of the box in which numbers arrive, and a pro
 use shared memory calls ``keep`` at its end. Nor does ``await`` order what the block's other threads
 read before they sent: what is written behind it has a place of its own, by a ``keep`` before those
 reads.
+
+TVM's runtime, as TileLang 0.1.15 has it, launches whatever has clusters by programmatic dependent
+launch, whether its kernel knows of that or not. Such a launch may begin when all blocks of the
+kernel before have ended or said ``griddepcontrol.launch_dependents``: what those wrote need not be
+there yet. So each kernel of a program of clusters calls ``T.pdl_sync`` before it touches memory,
+which waits for the end of the kernel before and for its writes.
 """
 
 __all__ = ["SOURCE"]

@@ -12,6 +12,7 @@ from tileops.norm.channels.layouts import (
     ColumnsLayout,
     ColumnsRunningLayout,
     ColumnsSplitLayout,
+    EvenLayout,
     FlatLayout,
     HeldLayout,
     Layout,
@@ -24,7 +25,12 @@ from tileops.norm.channels.layouts import (
 from tileops.norm.channels.shapes import Shape
 from tileops.norm.rows.configs import ACCESS_BYTES, ITEMSIZE, MAX_CLUSTER
 
-__all__ = ["choose_layout", "held_layout", "relay_layout", "split_layout"]
+__all__ = ["choose_layout", "even_layout", "held_layout", "relay_layout", "split_layout"]
+
+
+#: Registers of a multiprocessor, and its threads and blocks at once for which units are even: no
+#: more threads were measured, nor more accesses of a thread; some cards have no more blocks.
+REGISTERS, EVEN_THREADS, EVEN_BLOCKS, EVEN_ACCESSES = 65536, 1024, 16, 18
 
 
 def choose_layout(
@@ -49,11 +55,79 @@ def choose_layout(
     # takes 171 ([2, 32, 128, 128, 128] by channels, float16), and more than split in the other six
     # cases: 57.2 against 56.7, 211 against 202, 93 against 86, 226 against 206, 174 against 88, 61
     # against 22.
+    #
+    # No layout is launched while the kernel before still runs (programmatic dependent launch). On
+    # an H200 that took 0.3 to 0.6 us off where a graph held nothing but such launches. Behind a
+    # kernel that is launched plainly, as what stands before a norm in a model is, it added 0.1 to
+    # 0.3 us, in 17 shapes of 17: torch.add and RMSNorm of [2048, 4096] took 16.94 us for 16.75, of
+    # [32, 4096] 3.16 for 3.03. Clusters TVM's runtime launches so in any case: see clusters.py.
     return (
-        held_layout(shape, dtype, vector, straddle, arch, processors)
+        even_layout(shape, dtype, vector, straddle, arch, processors)
+        or held_layout(shape, dtype, vector, straddle, arch, processors)
         or relay_layout(shape, dtype, vector, straddle, arch)
         or split_layout(shape, dtype, vector, straddle)
     )
+
+
+def even_layout(
+    shape: Shape, dtype: str, vector: int, straddle: bool, arch: str, processors: int
+) -> EvenLayout | None:
+    """Registers, where the threads come out even and all units fit the card at once.
+
+    Measured on an H200, in us, and in brackets of what is in L2, as cluster x threads x accesses,
+    beside ``held_layout``'s:
+
+    - 1 KiB, 640 u, float16: 1x32x2 2.29 [1.66], 1x64x1 2.23 [1.66], four to a block 2.26 [1.65];
+      held 2.58 [1.92]
+    - 8 KiB, 256 u, float16: 1x256x2 3.20 [2.28], 1x512x1 3.19 [2.40]; held 3.80 [2.87]
+    - 16 KiB, 256 u, float32: 1x256x4 4.06 [2.73], 1x512x2 4.06 [2.73], 1x1024x1 4.21 [2.99]; held
+      4.47 [3.08]
+    - 80 KiB, 32 u, float16: 4x256x5 3.90 [2.82], 4x640x2 4.11 [3.30], 2x512x5 4.09 [3.27]; held
+      5.36 [4.53]
+    - 80 KiB, 64 u, float16: 2x512x5 5.31 [3.80], 2x256x10 5.46 [3.69], 4x256x5 5.46 [3.90]; held
+      6.08 [4.42]
+    - 320 KiB, 64 u, float16: 8x256x10 12.87 [10.04], 16x128x10 12.97 [10.21], 4x512x10 13.93
+      [10.74], 4x256x20 14.82 [11.31]; held 17.85 [14.37]
+    - 720 KiB, 32 u, float16: 8x384x15 16.12 [13.80], 16x160x18 16.03 [13.51], 8x320x18 17.14
+      [14.67], 8x480x12 17.44 [16.26], 4x640x18 20.03 [17.29]; held 24.72 [22.74]; split 22.66
+      [20.44]
+
+    All were measured without the wait that clusters now begin with.
+
+    So the cluster is held's, and so are the threads, or half as many where those divide the
+    accesses, or the most between whose registers go round. That is where the last case's 480 fail:
+    960 threads of a multiprocessor have 64 registers each, of which 48 would be x's. Where the
+    blocks come in several waves nothing was measured: ``held_layout`` serves them.
+
+    A group's weights that lanes held for each other from before the statistics were known gained
+    at most 0.03 beside the better of having them touched and not (8x256x10 13.85 [10.86], which is
+    0.98 more; 8x320x18 16.07 [13.82]), and took code of their own.
+    """
+    if shape.mode == "batch" or straddle or vector * ITEMSIZE[dtype] != ACCESS_BYTES:
+        return None
+    accesses = shape.size // vector
+    cluster = _cluster(accesses, shape.units, MOST_HELD, arch, processors)
+    part, left = divmod(accesses, cluster)
+    if left:
+        return None
+    widest = _lanes(part, shape.units * cluster, MOST_HELD, processors)
+    for lanes in (widest, widest // 2, *range(widest - 32, widest // 2, -32)):
+        if lanes == 0 or part % lanes:
+            continue
+        together = _together(lanes, cluster, shape.units, processors)
+        blocks = -(-(-(-shape.units // together) * cluster) // processors)
+        threads = blocks * together * lanes
+        each = part // lanes
+        if threads > EVEN_THREADS or blocks > EVEN_BLOCKS or each > EVEN_ACCESSES:
+            continue
+        # Held to 20 beside those of x, no program spilled; left alone, they took up to 64 beside
+        # twice those of x. Where there are as many, one build serves any number of units.
+        registers = REGISTERS // threads // 8 * 8
+        if 4 * each + 20 <= registers:
+            free = 8 * each + 64 <= registers
+            touch = shape.mode == "group" and cluster > 1
+            return EvenLayout(cluster, lanes, together, each, vector, 1 if free else blocks, touch)
+    return None
 
 
 def held_layout(
@@ -81,30 +155,47 @@ def held_layout(
     """
     accesses = shape.size // vector
     most = min(MOST_HELD * ACCESS_BYTES // (vector * ITEMSIZE[dtype]), 32)
-    largest = MAX_CLUSTER if arch in CLUSTERS else 1
-    cluster = 1
-    while cluster < largest and (
-        accesses > cluster * 256 * most
-        # One block for each multiprocessor, of half a thousand accesses or more.
-        or (2 * shape.units * cluster <= processors and accesses >= cluster * 1024)
-    ):
-        cluster *= 2
+    cluster = _cluster(accesses, shape.units, most, arch, processors)
     part = -(-accesses // cluster)
     if part > 512 * most:
         return None
     lanes = _lanes(part, shape.units * cluster, most, processors)
     each = -(-part // lanes)
     each = each if each <= MOST_HELD else min(-(-each // 4) * 4, most)
-    together = max(32 // lanes, 1)
-    # 640 units of 1 KiB, a warp for each: 2.70 in blocks of one, 2.77 in blocks of four.
-    while 2 * together * lanes <= 128 and cluster == 1 and shape.units > together * 8 * processors:
-        together *= 2
+    together = _together(lanes, cluster, shape.units, processors)
     return HeldLayout(cluster, lanes, together, each, vector, straddle, shape.elements >= 2**31)
 
 
+def _cluster(accesses: int, units: int, most: int, arch: str, processors: int) -> int:
+    """Blocks for a unit of ``accesses``: by the figures at ``held_layout``."""
+    largest = MAX_CLUSTER if arch in CLUSTERS else 1
+    cluster = 1
+    while cluster < largest and (
+        accesses > cluster * 256 * most
+        # One block for each multiprocessor, of half a thousand accesses or more.
+        or (2 * units * cluster <= processors and accesses >= cluster * 1024)
+    ):
+        cluster *= 2
+    return cluster
+
+
+def _together(lanes: int, cluster: int, units: int, processors: int) -> int:
+    """Units that share a block: a warp is full, and blocks are not many more than fit at once.
+
+    640 units of 1 KiB, a warp for each: 2.70 in blocks of one, 2.77 in blocks of four.
+    """
+    together = max(32 // lanes, 1)
+    while 2 * together * lanes <= 128 and cluster == 1 and units > together * 8 * processors:
+        together *= 2
+    return together
+
+
 def _lanes(part: int, blocks: int, most: int, processors: int) -> int:
-    """Threads for ``part`` accesses: by the figures at ``held_layout``."""
-    if part > 256 * most or (part > 1024 and blocks <= processors):
+    """Threads for ``part`` accesses: by the figures at ``held_layout``.
+
+    1023 accesses, 128 blocks: 512x2 4.41, 256x4 4.66, 1024x1 4.72.
+    """
+    if part > 256 * most or (part > 512 and blocks <= processors):
         return 512
     if 64 < part <= 256 and blocks <= 4 * processors:
         return power_of_two(part)

@@ -131,6 +131,12 @@ class HeldKernel(_ChannelNormKernel):
     program_name = "held"
 
 
+class EvenKernel(_ChannelNormKernel):
+    """A unit in the registers of threads that hold equally much of it."""
+
+    program_name = "even"
+
+
 class RelayKernel(_ChannelNormKernel):
     """A unit over many blocks, read twice by one launch."""
 
@@ -192,6 +198,7 @@ class NothingKernel(Kernel):
 
 KERNEL_TYPES: Mapping[str, type[Kernel]] = {
     "held": HeldKernel,
+    "even": EvenKernel,
     "relay": RelayKernel,
     "split": SplitKernel,
     "columns": ColumnsKernel,

@@ -19,6 +19,7 @@ __all__ = [
     "ColumnsLayout",
     "ColumnsRunningLayout",
     "ColumnsSplitLayout",
+    "EvenLayout",
     "FlatLayout",
     "HeldLayout",
     "Layout",
@@ -31,7 +32,15 @@ __all__ = [
 ]
 
 Program = Literal[
-    "held", "relay", "split", "columns", "columns_split", "flat", "columns_running", "nothing"
+    "held",
+    "even",
+    "relay",
+    "split",
+    "columns",
+    "columns_split",
+    "flat",
+    "columns_running",
+    "nothing",
 ]
 
 #: Channels that lie side by side in a block's tile, at most.
@@ -69,6 +78,33 @@ class HeldLayout:
     straddle: bool
     wide: bool
     program: ClassVar[Program] = "held"
+
+
+@dataclass(frozen=True)
+class EvenLayout:
+    """As :class:`HeldLayout`, where every thread holds ``accesses`` accesses, no more and no less.
+
+    It serves tensors of fewer than 2**31 elements, whose units are runs: no batch's channels.
+
+    Attributes:
+        cluster: blocks that share a unit.
+        lanes: threads of a block that hold a unit's part; of more than 32, a multiple of 32.
+        units: units that share a block; 1 in a cluster.
+        accesses: accesses of each thread.
+        vector: elements of an access, which are of one channel.
+        blocks: blocks that must fit a multiprocessor at once; the compiler keeps its registers to
+            it.
+        touch: whether a group's weights are brought into L1 before they are needed.
+    """
+
+    cluster: int
+    lanes: int
+    units: int
+    accesses: int
+    vector: int
+    blocks: int = 1
+    touch: bool = False
+    program: ClassVar[Program] = "even"
 
 
 @dataclass(frozen=True)
@@ -183,6 +219,7 @@ class NothingLayout:
 
 Layout = (
     HeldLayout
+    | EvenLayout
     | RelayLayout
     | SplitLayout
     | ColumnsLayout

@@ -9,6 +9,7 @@ from tileops.norm.channels.layouts import (
     ColumnsLayout,
     ColumnsRunningLayout,
     ColumnsSplitLayout,
+    EvenLayout,
     FlatLayout,
     HeldLayout,
     Layout,
@@ -36,6 +37,8 @@ def launch_numbers(
 
     ``averages`` says that many units move one running statistic.
     """
+    if isinstance(layout, EvenLayout):
+        return _even_numbers(shape, layout, averages)
     if isinstance(layout, (HeldLayout, RelayLayout, SplitLayout)):
         return _unit_numbers(shape, layout, averages, processors)
     if isinstance(layout, FlatLayout):
@@ -53,6 +56,24 @@ def launch_numbers(
     if isinstance(layout, NothingLayout):
         return {}, 0
     return _column_numbers(shape, layout, processors)
+
+
+def _even_numbers(shape: Shape, layout: EvenLayout, averages: bool) -> tuple[dict[str, float], int]:
+    if shape.size != layout.cluster * layout.lanes * layout.accesses * layout.vector:
+        raise ValueError(f"{layout} serves no units of {shape.size} elements")
+    inner = shape.space // layout.vector
+    magic, shift = divider(inner)
+    unit_magic, unit_shift = divider(shape.groups)
+    return {
+        "units": shape.units,
+        "inner": inner,
+        "groups": shape.groups,
+        "per": shape.segments,
+        "magic": _signed(magic),
+        "shift": shift,
+        "unit_magic": _signed(unit_magic),
+        "unit_shift": unit_shift,
+    }, shape.units * 8 if averages else 0
 
 
 def _unit_numbers(
@@ -128,6 +149,11 @@ def _column_numbers(
     numbers["part"] = part = max(parts_of(columns.tiles, shape.samples, rows, processors), 1)
     numbers["parts"] = parts = -(-shape.samples // part)
     return numbers, shape.channels * parts * 8 if isinstance(layout, ColumnsSplitLayout) else 0
+
+
+def _signed(bits: int) -> int:
+    """The signed number of 32 bits that has the bits of an unsigned one."""
+    return bits - 2**32 if bits >= 2**31 else bits
 
 
 def _divider(divisor: int) -> tuple[int, int]:

@@ -72,6 +72,8 @@ def columns(traits: Traits, layout: ColumnsLayout) -> Any:
             theirs = T.alloc_shared((3, cluster, MOST_CHANNELS), "float32")
             final = T.alloc_shared((2, MOST_CHANNELS), "float32")
             barrier = T.alloc_shared((1,), "uint64")
+            if cluster > 1:
+                T.pdl_sync()  # see clusters.py
             state = T.alloc_local((3,), "float32")
             thread = T.get_thread_binding()
             rank = T.cast(block % cluster, "int32")
@@ -174,6 +176,8 @@ def columns(traits: Traits, layout: ColumnsLayout) -> Any:
         if traits.counted and traits.averaged:
             # A cluster, as every launch of the program: see average_running.
             with T.Kernel(cluster, threads=1) as block2:
+                if cluster > 1:
+                    T.pdl_sync()
                 C2 = T.make_tensor_from_addr(counter, (1,), "int64")
                 if block2 == 0:
                     C2[0] = C2[0] + 1

@@ -71,6 +71,8 @@ def held(traits: Traits, layout: HeldLayout) -> Any:
             offset = T.alloc_local((accesses,), "float32")
             partial = T.alloc_shared((3, together, warps), "float32")
             barrier = T.alloc_shared((1,), "uint64")
+            if cluster > 1:
+                T.pdl_sync()  # see clusters.py
             thread = T.get_thread_binding()
             # Kept in registers of their own: TileLang would write them out, and try to simplify
             # them, at each use, which made a build take half a minute.
@@ -133,6 +135,8 @@ def held(traits: Traits, layout: HeldLayout) -> Any:
         if traits.counted and traits.averaged:
             # A cluster, as every launch of the program: see average_running.
             with T.Kernel(cluster, threads=1) as block2:
+                if cluster > 1:
+                    T.pdl_sync()
                 C = T.make_tensor_from_addr(counter, (1,), "int64")
                 if block2 == 0:
                     C[0] = C[0] + 1

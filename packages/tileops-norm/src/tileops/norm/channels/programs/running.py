@@ -31,6 +31,8 @@ def average_running(
     @T.macro
     def body():
         with T.Kernel(T.ceildiv(groups, 128 * cluster) * cluster, threads=128) as block:
+            if cluster > 1:
+                T.pdl_sync()  # see clusters.py
             S = T.make_tensor_from_addr(workspace, (2, units), "float32")
             RM = T.make_tensor_from_addr(running_mean, (groups,), traits.running)
             RV = T.make_tensor_from_addr(running_var, (groups,), traits.running)

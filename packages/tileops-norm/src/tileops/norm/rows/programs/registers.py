@@ -47,6 +47,8 @@ def rows_in_registers(op: RowOp, build: Build, config: RowConfig) -> Any:
             cluster_dims=config.cluster,
             prelude=SOURCE,
         ) as block:
+            if config.cluster > 1:
+                T.pdl_sync()  # see clusters.py
             if config.blocks_per_sm > 1:
                 T.annotate_min_blocks_per_sm(config.blocks_per_sm)
             at = part.place(a, block, T.get_thread_binding())

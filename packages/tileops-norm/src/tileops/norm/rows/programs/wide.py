@@ -120,6 +120,8 @@ def wide_rows(op: RowOp, build: Build, config: WideConfig) -> Any:
         with T.Kernel(
             a.m * config.cluster, threads=threads, cluster_dims=config.cluster, prelude=SOURCE
         ) as block:
+            if config.cluster > 1:
+                T.pdl_sync()  # see clusters.py
             if config.blocks_per_sm > 1:
                 T.annotate_min_blocks_per_sm(config.blocks_per_sm)
             at = part.place(a, block, T.get_thread_binding())

@@ -1,0 +1,149 @@
+"""The even program without a card: where it is chosen, how it is launched, what it compiles to."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import pathlib
+import re
+import shutil
+import subprocess
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from tileops.core import tilelang_backend
+from tileops.norm import BatchNormFwdOp, GroupNormFwdOp, InstanceNormFwdOp
+from tileops.norm.channels.choices import choose_layout
+from tileops.norm.channels.layouts import EvenLayout, NothingLayout
+from tileops.norm.channels.numbers import launch_numbers
+from tileops.norm.channels.pieces import PASS_CONFIGS
+from tileops.norm.channels.shapes import Shape
+from tileops.norm.channels.traits import Traits
+
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="building needs nvcc")
+
+#: The entries' workloads whose statistics are the input's, and the programs that they get.
+WORKLOADS = {
+    "sdxl-unet-1024-320": "even",
+    "sdxl-unet-1024-1280": "even",
+    "sdxl-vae-decode-512": "relay",
+    "sdxl-vae-decode-128": "relay",
+    "cyclegan-resnet-256": "even",
+    "nnunet-3d-fullres-32": "relay",
+    "nnunet-3d-fullres-320": "even",
+    "resnet-50-training-256": "held",
+    "resnet-50-training-2048": "columns",
+}
+
+
+def workloads() -> Any:
+    for op in (GroupNormFwdOp, InstanceNormFwdOp, BatchNormFwdOp):
+        mode = op.__name__.removesuffix("NormFwdOp").lower()
+        for workload in op.entry.workloads:
+            dims, params = workload.dims, workload.params
+            if mode == "batch" and not params.get("training", False):
+                continue
+            groups = params.get("num_groups", 0)
+            shape = Shape(mode, dims["N"], dims["C"], math.prod(dims["S"]), groups)  # type: ignore[arg-type]
+            yield workload.label, shape, workload.dtypes["T"]
+
+
+def test_what_program_the_entries_workloads_get() -> None:
+    found = {
+        label: choose_layout(shape, dtype, True, True, "sm_90a", 132).program
+        for label, shape, dtype in workloads()
+    }
+    assert found == WORKLOADS
+
+
+def test_an_even_program_is_left_where_it_does_not_fit() -> None:
+    def chosen(
+        shape: Shape, dtype: str = "float16", aligned: bool = True, arch: str = "sm_90a"
+    ) -> Any:
+        return choose_layout(shape, dtype, aligned, True, arch, 132)
+
+    fits_it = Shape("instance", 2, 320, 512)
+    assert chosen(fits_it) == chosen(fits_it, arch="sm_80") == EvenLayout(1, 32, 1, 2, 8)
+    assert chosen(fits_it, aligned=False).program == "held"
+    # A batch's channels are no runs; accesses of 8 bytes; channels that share an access.
+    assert chosen(Shape("batch", 2, 320, 512)).program == "held"
+    assert chosen(Shape("instance", 2, 320, 516)).program == "held"
+    assert chosen(Shape("group", 2, 320, 52, 32)).program == "held"
+    # 67 accesses are no threads' equal parts, and 2011 no blocks'.
+    assert chosen(Shape("instance", 2, 320, 67 * 8)).program == "held"
+    assert chosen(Shape("instance", 2, 3, 2011 * 8)).program == "held"
+    # More units than run at once, up to more elements than 32 bits count.
+    assert chosen(Shape("group", 8, 320, 128**2, 32)).program == "held"
+    assert chosen(Shape("group", 2**31 // 4096 + 3, 8, 512, 1)).program == "held"
+    # No elements.
+    assert chosen(Shape("instance", 0, 320, 512)) == NothingLayout()
+
+
+def test_an_even_layout_serves_one_size() -> None:
+    layout = EvenLayout(2, 64, 1, 5, 8)
+    shape = Shape("group", 3, 80, 640, 10)
+    numbers, workspace = launch_numbers(shape, layout, False, 132)
+    assert (numbers["units"], numbers["groups"], numbers["per"]) == (30, 10, 8)
+    assert (numbers["inner"], workspace) == (80, 0)
+    with pytest.raises(ValueError, match=r"EvenLayout\(.*\) serves no units of 5112 elements"):
+        launch_numbers(Shape("group", 3, 80, 639, 10), layout, False, 132)
+
+
+def test_an_even_launch_divides_by_numbers_of_32_bits() -> None:
+    """Its magic numbers travel as signed ones: the kernel takes their bits."""
+    layout = EvenLayout(1, 32, 1, 1, 8)
+    for channels in (1, 3, 7, 320, 641, 2**20 + 1):
+        numbers, _ = launch_numbers(Shape("instance", 3, channels, 256), layout, False, 132)
+        assert -(2**31) <= numbers["unit_magic"] < 2**31
+        magic, shift = int(numbers["unit_magic"]) % 2**32, int(numbers["unit_shift"])
+        for unit in (0, channels - 1, channels, 2 * channels - 1, 3 * channels - 1):
+            assert (unit * magic >> 32) + unit >> shift == unit // channels
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("traits", "layout"),
+    [
+        (
+            Traits(shape.mode, dtype, *(() if dtype == "float32" else (dtype, True, True))),
+            choose_layout(shape, dtype, True, True, "sm_90a", 132),
+        )
+        for shape, dtype in [
+            *((shape, dtype) for _, shape, dtype in workloads() if WORKLOADS[_] == "even"),
+            (Shape("group", 1, 320, 192**2, 32), "bfloat16"),
+        ]
+    ],
+)
+def test_an_even_program_divides_nothing_and_spills_nothing(
+    traits: Traits, layout: EvenLayout, tmp_path: pathlib.Path
+) -> None:
+    """A division has a slow path of 100 instructions; values in local memory are read twice."""
+    module = import_module("tileops.norm.channels.programs.even")
+    program = tilelang_backend.build(
+        lambda: module.even(traits, layout), arch="sm_90a", pass_configs=PASS_CONFIGS
+    )
+    assert f"__launch_bounds__({layout.lanes}, {layout.blocks})" in program.source
+    assert not re.search(r"state\[\d\] / ", program.source)
+    assert spilled(program.source, tmp_path) == [0]
+
+
+def spilled(source: str, folder: pathlib.Path) -> list[int]:
+    """The bytes that each kernel keeps in local memory for want of registers."""
+    found = importlib.util.find_spec("tilelang")
+    assert found is not None
+    assert found.origin is not None
+    root = pathlib.Path(found.origin).parent
+    (folder / "program.cu").write_text(source)
+    options = ["-std=c++17", "-O3", "-arch=sm_90a", "-cubin", "-Xptxas=-v", "-o", "program.cubin"]
+    headers = [f"-I{root / 'src'}", f"-I{root / '3rdparty/cutlass/include'}"]
+    done = subprocess.run(
+        ["nvcc", *options, *headers, "program.cu"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [int(n) for n in re.findall(r"(\d+) bytes spill stores", done.stderr)]
