@@ -156,7 +156,7 @@ def test_the_hardware_is_as_exact_as_a_half_precision_table_asks() -> None:
 def test_every_table_has_a_layout(
     dtype: str, interleaved: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(configs, "SHORT_BYTES", -1)
+    monkeypatch.setattr(configs, "SHORT_BYTES", dict.fromkeys(configs.SHORT_BYTES, -1))
     for width in (2, 6, 10, 64, 130, 1280, 2048, 2056, 20000):
         for length in (1, 9, 1024, 65536, 10**6):
             found = choose_config(length, width, interleaved, dtype)
@@ -201,7 +201,7 @@ def test_the_kernel(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The program for tables of any size, of small ones too."""
-    monkeypatch.setattr(configs, "SHORT_BYTES", -1)
+    monkeypatch.setattr(configs, "SHORT_BYTES", dict.fromkeys(configs.SHORT_BYTES, -1))
     op = SinusoidalFwdOp(length, width, interleaved=interleaved, dtype=dtype, device="cuda")
     for _ in range(2):
         # What is freed here is what the next table is made in.

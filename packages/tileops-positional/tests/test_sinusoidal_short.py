@@ -34,16 +34,19 @@ def oracle(length: int, width: int, interleaved: bool) -> torch.Tensor:
     ("length", "width", "interleaved", "dtype", "layout"),
     [
         # What an H200 measured, the entry's workloads among them.
-        (512, 512, False, "float32", ShortConfig(64, 2, 4, 1)),
-        (1024, 1024, True, "float32", ShortConfig(256, 1, 4, 1)),
+        (512, 512, False, "float32", ShortConfig(128, 1, 2, 1)),
+        (1024, 1024, True, "float32", ShortConfig(128, 1, 4, 2)),
         (1500, 1280, True, "float16", ShortConfig(160, 1, 8, 4)),
-        (1500, 1280, False, "float16", ShortConfig(80, 2, 8, 2)),
-        (4096, 1024, True, "bfloat16", ShortConfig(128, 1, 8, 4)),
+        (1500, 1280, False, "float16", ShortConfig(160, 1, 4, 4)),
+        (4096, 1024, True, "bfloat16", ShortConfig(128, 1, 8, 8)),
+        (8192, 1024, True, "bfloat16", ShortConfig(128, 1, 8, 8)),
         (65536, 2048, True, "float32", SinusoidalConfig(256, 4, 8)),
         # To either side of both thresholds.
-        (1025, 1024, True, "float32", ShortConfig(256, 1, 4, 2)),
-        (4096, 1024, True, "float32", ShortConfig(256, 1, 4, 4)),
-        (4097, 1024, True, "float32", SinusoidalConfig(256, 4, 8)),
+        (2048, 1024, True, "float16", ShortConfig(128, 1, 8, 4)),
+        (2049, 1024, True, "float16", ShortConfig(128, 1, 8, 4)),
+        (8193, 1024, True, "bfloat16", SinusoidalConfig(128, 8, 8)),
+        (2048, 1024, True, "float32", ShortConfig(128, 1, 4, 2)),
+        (2049, 1024, True, "float32", SinusoidalConfig(256, 4, 4)),
     ],
 )
 def test_which_tables_are_short(
@@ -60,7 +63,7 @@ def test_which_tables_are_short(
 @pytest.mark.parametrize(("dtype", "itemsize"), [("float32", 4), ("bfloat16", 2)])
 def test_every_short_table_has_a_layout(dtype: str, itemsize: int, interleaved: bool) -> None:
     for width in (2, 6, 10, 64, 130, 1280, 2048, 2056, 20000, 2**20 + 2, 2**23 - 2, 2**23):
-        longest = SHORT_BYTES // (width * itemsize)
+        longest = SHORT_BYTES[dtype] // (width * itemsize)
         for length in {0, 1, 9, longest // 3, longest}:
             if length > longest:
                 continue
@@ -71,7 +74,7 @@ def test_every_short_table_has_a_layout(dtype: str, itemsize: int, interleaved: 
             assert columns % found.vector == 0, where
             assert not interleaved or found.vector % 2 == 0, where
             assert 128 <= found.columns * found.lines <= 256, where
-            assert found.rows in (1, 2, 4), where
+            assert found.rows in (1, 2, 4, 8), where
             # Indices have 32 bits, and the second axis of a grid at most 65535 blocks.
             assert length * width // found.vector < 2**31, where
             assert -(-columns // (found.vector * found.columns)) < 2**16, where
@@ -92,7 +95,11 @@ def test_each_kind_of_short_program_builds(dtype: str, interleaved: bool) -> Non
     assert program.symbol == "short_sinusoidal"
     body = program.source[program.source.rindex("__launch_bounds__") :]
     # The store, and what is loaded, are whole accesses.
-    store = {"float16": "*(uint4*)(((half_t*)Y)", "float32": "*(float4*)(((float*)Y)"}[dtype]
+    store = {
+        ("float16", True): "*(uint4*)(((half_t*)Y)",
+        ("float16", False): "*(uint2*)(((half_t*)Y)",
+        ("float32", True): "*(float4*)(((float*)Y)",
+    }[dtype, interleaved]
     assert body.count(store) == body.count("*)Y)") == (1 if interleaved else 2)
     assert "*(ulonglong2*)(((uint64_t*)F)" in body
     # One argument serves a sine and a cosine.
@@ -146,9 +153,9 @@ def test_tables_to_either_side_of_the_threshold(
     width: int, interleaved: bool, dtype: torch.dtype
 ) -> None:
     """The longest short table, and one that is a row longer."""
-    length = SHORT_BYTES // (width * dtype.itemsize)
+    name = str(dtype).removeprefix("torch.")
+    length = SHORT_BYTES[name] // (width * dtype.itemsize)
     for rows, config in ((length, ShortConfig), (length + 1, SinusoidalConfig)):
-        name = str(dtype).removeprefix("torch.")
         assert isinstance(choose_config(rows, width, interleaved, name), config)
         torch.full((rows, width), math.nan, dtype=dtype, device="cuda")
         op = SinusoidalFwdOp(rows, width, interleaved=interleaved, dtype=dtype, device="cuda")

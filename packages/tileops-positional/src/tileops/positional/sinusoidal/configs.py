@@ -7,10 +7,10 @@ from tileops.positional.accesses import ACCESS_BYTES, ITEMSIZE, in_turn, spread
 
 __all__ = ["ShortConfig", "SinusoidalConfig", "choose_config"]
 
-#: Tables of up to so many bytes are made by the short program. Of those measured, it took less time
-#: than the other for 1 to 8 MB, and more for 512 MB (122.9 µs beside 118.2); between 8 and 512 MB
-#: none was measured.
-SHORT_BYTES = 2**24
+#: Tables of up to so many bytes are made by the short program. In µs on an H200, the short program
+#: and the other (y.fill_): 8192x1024 of bfloat16 5.37 and 5.80 (5.92); of float32, 1024x1024 2.51
+#: and 2.65 (2.17), 4096x4096 17.2 and 16.7 (15.8).
+SHORT_BYTES = {"float16": 2**24, "bfloat16": 2**24, "float32": 2**23}
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class SinusoidalConfig:
     rows: int
 
 
-# Programmatic dependent launch is not used: it is faster in replays of itself alone (1500x1280 of
-# float16: 1.85 µs beside 2.40), and slower behind a plainly launched kernel, which is what comes
-# before in a model (torch.add and the table: 16.94 beside 16.75).
+# Programmatic dependent launch is not used: it is faster in replays of the table alone (1500x1280
+# of float16: 1.85 µs beside 2.40), where each kernel lets the next one start. Behind a plainly
+# launched one, as in a model, it costs time: torch.add and an RMSNorm took 16.94 µs beside 16.75.
 
 
 @dataclass(frozen=True)
@@ -64,26 +64,33 @@ def choose_config(
     vector = math.gcd(width, ACCESS_BYTES // ITEMSIZE[dtype])
     accesses = width // vector
     size = seq_len * d_model * ITEMSIZE[dtype]
-    if size <= SHORT_BYTES:
-        across = -(-accesses // 256)
-        columns = -(-accesses // across)
-        # Blocks of at least 128 threads: with one row of 64 or 96, the figures below are furthest
-        # from a fill's.
-        lines = -(-128 // columns)
-        rows = in_turn(-(-seq_len // lines), across, _most_short_rows(size, dtype))
-        return ShortConfig(columns, lines, vector, rows)
+    if size <= SHORT_BYTES[dtype]:
+        return _short(seq_len, width, interleaved, dtype, size)
     threads, across = spread(accesses)
     return SinusoidalConfig(threads, vector, in_turn(seq_len, across, 8))
 
 
-def _most_short_rows(size: int, dtype: str) -> int:
-    """Rows that a thread makes at most, one after the other, in a short table of ``size`` bytes.
+def _short(seq_len: int, width: int, interleaved: bool, dtype: str, size: int) -> ShortConfig:
+    """The layout of a table of ``size`` bytes, of rows that are ``width`` wide, or their halves.
 
     In µs on an H200, medians of replays of 200 calls in a CUDA graph, the outputs going round
-    through more than L2, one row side by side: 512x512 of float32 in halves, 1 row 1.74, 2 1.73, 4
-    1.85; 1024x1024 of float32, 1 2.43, 2 2.49, 4 2.49; 1500x1280 of float16, 1 2.50, 2 2.44, 4
-    2.40, 6 2.40, 12 2.72; that in halves, 2 2.81, 4 2.84; 4096x1024 of bfloat16, 4 3.49, 8 3.47.
-    The other program took 1.90, 2.66, 2.64, 3.24 and 3.72, y.fill_ 1.42, 2.19, 2.13, 2.11 and 3.47.
-    They are of a short program that had its angles from float64.
+    through more than L2; "columns x lines, elements, rows". The other program took, in this order,
+    2.61, 3.19, 3.71, 5.80, 2.65 and 1.92, y.fill_ 2.12, 2.12, 3.48, 5.92, 2.17 and 1.42.
+
+    - 1500x1280 of float16: 160x1, 8, 1 2.56; 2 2.45; 4 2.42; 6 2.42
+    - that in halves: 80x2, 8, 2 2.71; 160x1, 4, 4 2.41: a thread reads 8 bytes a frequency
+    - 4096x1024 of bfloat16: 128x1, 8, 4 3.56; 8 3.48
+    - 8192x1024 of bfloat16: 128x1, 8, 4 5.65; 8 5.37
+    - 1024x1024 of float32: 256x1, 4, 1 2.57; 2 2.59; 128x1, 4, 1 2.59; 2 2.51
+    - 512x512 of float32 in halves: 64x2, 4, 1 1.77; 128x1, 2, 1 1.73
     """
-    return 1 if dtype == "float32" and size <= 2**22 else 4
+    wide = dtype == "float32"
+    bytes_of_an_access = ACCESS_BYTES if interleaved else ACCESS_BYTES // 2
+    vector = math.gcd(width, bytes_of_an_access // ITEMSIZE[dtype])
+    accesses = width // vector
+    across = -(-accesses // (128 if wide else 256))
+    columns = -(-accesses // across)
+    lines = -(-128 // columns)
+    most = 2 if wide else 4 if size <= 2**22 else 8
+    rows = in_turn(-(-seq_len // lines), across, most)
+    return ShortConfig(columns, lines, vector, rows)
