@@ -78,9 +78,9 @@ def test_an_even_program_is_left_where_it_does_not_fit() -> None:
     assert chosen(Shape("group", 2**31 // 4096 - 1, 8, 512, 1)).program == "even"
     assert chosen(Shape("group", 2**31 // 4096, 8, 512, 1)).program == "held"
     # Units of 1,152 KiB are what eight blocks of 512 threads hold by 18 accesses, and no more.
-    for samples in (1, 9):
+    for samples, other in ((1, "split"), (9, "relay")):
         assert chosen(Shape("instance", samples, 8, 9 * 2**16)) == EvenLayout(8, 512, 1, 18, 8)
-        assert chosen(Shape("instance", samples, 8, 9 * 2**16 + 2**15)).program == "split"
+        assert chosen(Shape("instance", samples, 8, 9 * 2**16 + 2**15)).program == other
     # No elements.
     assert chosen(Shape("instance", 0, 320, 512)) == NothingLayout()
 
@@ -101,20 +101,21 @@ MANY = {
     1024: EvenLayout(1, 128, 1, 8, 8, 8),
     # Four blocks of 256 threads, or of 160: the wider.
     2560: EvenLayout(1, 256, 1, 10, 8, 4),
-    # One of 512 threads.
-    8192: EvenLayout(2, 512, 1, 8, 8, 2),
+    8192: EvenLayout(4, 256, 1, 8, 8, 4),
+    # Two blocks of 384 threads, not one of 480.
     5760 * 8: EvenLayout(8, 384, 1, 15, 8, 2),
+    2**16: EvenLayout(8, 512, 1, 16, 8),
 }
 
 
 @pytest.mark.parametrize("accesses", MANY)
 def test_of_many_units_as_many_as_fit_are_under_way(accesses: int) -> None:
     """However many: one build serves them all."""
-    for samples in (1000, 2000, 3001):
-        shape = Shape("instance", samples * max(1, 8192 // accesses), 8, accesses * 8)
-        if shape.elements < 2**31:
-            layout = choose_layout(shape, "float16", True, True, "sm_90a", 132)
-            assert layout == MANY[accesses]
+    least = max(10, 2**17 // accesses)
+    for samples in (least, 2 * least, 3 * least + 1):
+        shape = Shape("instance", samples, 8, accesses * 8)
+        layout = choose_layout(shape, "float16", True, True, "sm_90a", 132)
+        assert layout == MANY[accesses]
 
 
 def test_an_even_layout_serves_one_size() -> None:
