@@ -91,7 +91,6 @@ MANY = {
     2: EvenLayout(1, 1, 128, 2, 8),
     8: EvenLayout(1, 4, 32, 2, 8),
     64: EvenLayout(1, 32, 4, 2, 8),
-    # Of 128 lanes or fewer none get more accesses.
     128: EvenLayout(1, 64, 2, 2, 8),
     256: EvenLayout(1, 128, 1, 2, 8),
     # Eight blocks of 128 threads, not four of 256.
@@ -101,6 +100,7 @@ MANY = {
     1024: EvenLayout(1, 128, 1, 8, 8, 8),
     # Four blocks of 256 threads, or of 160: the wider.
     2560: EvenLayout(1, 256, 1, 10, 8, 4),
+    # 1024 threads in four blocks, not 640 in five.
     8192: EvenLayout(4, 256, 1, 8, 8, 4),
     # Two blocks of 384 threads, not one of 480.
     5760 * 8: EvenLayout(8, 384, 1, 15, 8, 2),
@@ -109,7 +109,7 @@ MANY = {
 
 
 @pytest.mark.parametrize("accesses", MANY)
-def test_of_many_units_as_many_as_fit_are_under_way(accesses: int) -> None:
+def test_of_many_units_the_most_threads_are_under_way(accesses: int) -> None:
     """However many: one build serves them all."""
     least = max(10, 2**17 // accesses)
     for samples in (least, 2 * least, 3 * least + 1):

@@ -105,12 +105,12 @@ def even_layout(
 
     So the cluster is held's, and so are the threads, or half as many where those divide the
     accesses, or the most between: the first of them whose registers go round for all units at once.
-    In an earlier run, in which clusters did not wait for the kernel before, the last case of those
-    took 17.44 [16.26] by 8x480x12: 960 threads of a multiprocessor have 64 registers each, of which
-    48 would be x's.
+    In an earlier run, in which clusters did not wait for the kernel before, the last of those cases
+    took 17.44 [16.26] by 8x480x12 and 16.12 [13.80] by 8x384x15: 960 threads of a multiprocessor
+    have 64 registers each, of which 48 would be x's.
 
-    Where none is, it is the one of which the most blocks fit a multiprocessor. Fewer than 128
-    threads were not measured there beside more.
+    Where none is, it is the one of which the most threads fit a multiprocessor, and where those are
+    as many, in the most blocks: 8x256x10 has 1024 in four, 8x128x20 only 640 in five.
 
     A group's weights that lanes held for each other from before the statistics were known gained
     at most 0.03 beside the better of having them touched and not (8x256x10 13.85 [10.86], which is
@@ -125,7 +125,7 @@ def even_layout(
     if left:
         return None
     widest = _lanes(part, shape.units * cluster, MOST_HELD, processors)
-    best, most = None, 0
+    best, most = None, (0, 0)
     for lanes in (widest, widest // 2, *range(widest - 32, widest // 2, -32)):
         if lanes == 0 or part % lanes or part // lanes > EVEN_ACCESSES:
             continue
@@ -142,8 +142,8 @@ def even_layout(
         found = EvenLayout(cluster, lanes, together, each, vector, 1 if free else blocks, touch)
         if needed <= fitting:
             return found
-        if fitting > most and (best is None or lanes >= 128):
-            best, most = found, fitting
+        if (fitting * lanes * together, fitting) > most:
+            best, most = found, (fitting * lanes * together, fitting)
     return best
 
 
