@@ -123,6 +123,7 @@ def channel_calls() -> Iterator[Call]:
     yield channels_of(instance(True, 0.1), 1, 3, 700, 900)
     yield channels_of(instance(False, 0.1), 33, 64, 9)
     yield channels_of(instance(True, 0.1), 2, 320, 8, 8, 8)  # a warp
+    yield channels_of(instance(True, 0.1), 3, 353, 8, 8, 8)  # two a block, the last with one
     yield channels_of(instance(True, 0.1), 2, 9, 128, 128, dtype=BF16)
     for momentum in (0.1, None):
         yield channels_of(batch(True, momentum), 9, 200, 7, 7)
