@@ -134,6 +134,7 @@ def channel_calls() -> Iterator[Call]:
     yield channels_of(instance(True, 0.1), 1, 3, 700, 900)
     yield channels_of(instance(False, 0.1), 33, 64, 9)
     yield channels_of(instance(True, 0.1), 2, 320, 8, 8, 8)  # a warp
+    yield channels_of(instance(True, 0.1), 3, 353, 8, 8, 8)  # two a block, the last with one
     yield channels_of(instance(True, 0.1), 2, 9, 128, 128, dtype=BF16)
     for momentum in (0.1, None):
         yield channels_of(batch(True, momentum), 9, 200, 7, 7)
@@ -176,7 +177,8 @@ def positional_calls() -> Iterator[Call]:
         for seq_len, heads in ((256, 6), (255, 5), (3, 2)):
             alibi = positional.AlibiFwdOp(seq_len, heads, dtype=dtype, device="cuda")
             yield f"AlibiFwdOp {seq_len} {heads} {dtype}", alibi
-        for seq_len, width, interleaved in ((700, 256, True), (33, 254, False), (5, 6, True)):
+        short = ((700, 256, True), (33, 254, False), (5, 6, True))
+        for seq_len, width, interleaved in (*short, (8193, 1024, True), (8191, 1026, False)):
             sinusoidal = positional.SinusoidalFwdOp(
                 seq_len, width, interleaved=interleaved, dtype=dtype, device="cuda"
             )

@@ -16,7 +16,7 @@ import pytest
 from tileops.core import tilelang_backend
 from tileops.norm import BatchNormFwdOp, GroupNormFwdOp, InstanceNormFwdOp
 from tileops.norm.channels.choices import choose_layout
-from tileops.norm.channels.layouts import EvenLayout, NothingLayout
+from tileops.norm.channels.layouts import MOST_FLOATS, EvenLayout, NothingLayout
 from tileops.norm.channels.numbers import launch_numbers
 from tileops.norm.channels.pieces import PASS_CONFIGS
 from tileops.norm.channels.shapes import Shape
@@ -74,11 +74,48 @@ def test_an_even_program_is_left_where_it_does_not_fit() -> None:
     # 67 accesses are no threads' equal parts, and 2011 no blocks'.
     assert chosen(Shape("instance", 2, 320, 67 * 8)).program == "held"
     assert chosen(Shape("instance", 2, 3, 2011 * 8)).program == "held"
-    # More units than run at once, up to more elements than 32 bits count.
-    assert chosen(Shape("group", 8, 320, 128**2, 32)).program == "held"
-    assert chosen(Shape("group", 2**31 // 4096 + 3, 8, 512, 1)).program == "held"
+    # Elements that 32 bits count, and more.
+    assert chosen(Shape("group", 2**31 // 4096 - 1, 8, 512, 1)).program == "even"
+    assert chosen(Shape("group", 2**31 // 4096, 8, 512, 1)).program == "held"
+    # Units of 1,152 KiB are what eight blocks of 512 threads hold by 18 accesses, and no more.
+    for samples, other in ((1, "split"), (9, "relay")):
+        assert chosen(Shape("instance", samples, 8, 9 * 2**16)) == EvenLayout(8, 512, 1, 18, 8)
+        assert chosen(Shape("instance", samples, 8, 9 * 2**16 + 2**15)).program == other
     # No elements.
     assert chosen(Shape("instance", 0, 320, 512)) == NothingLayout()
+
+
+#: Units by their accesses, of 16 bytes in float16, and what many of them get on an H200.
+MANY = {
+    1: EvenLayout(1, 1, 128, 1, 8),
+    2: EvenLayout(1, 1, 128, 2, 8),
+    8: EvenLayout(1, 4, 32, 2, 8),
+    64: EvenLayout(1, 32, 4, 2, 8),
+    128: EvenLayout(1, 64, 2, 2, 8),
+    256: EvenLayout(1, 128, 1, 2, 8),
+    # Eight blocks of 128 threads, not four of 256.
+    512: EvenLayout(1, 128, 1, 4, 8),
+    # Five blocks of 192.
+    576: EvenLayout(1, 192, 1, 3, 8),
+    1024: EvenLayout(1, 128, 1, 8, 8, 8),
+    # Four blocks of 256 threads, or of 160: the wider.
+    2560: EvenLayout(1, 256, 1, 10, 8, 4),
+    # 1024 threads in four blocks, not 640 in five.
+    8192: EvenLayout(4, 256, 1, 8, 8, 4),
+    # Two blocks of 384 threads, not one of 480.
+    5760 * 8: EvenLayout(8, 384, 1, 15, 8, 2),
+    2**16: EvenLayout(8, 512, 1, 16, 8),
+}
+
+
+@pytest.mark.parametrize("accesses", MANY)
+def test_of_many_units_the_most_threads_are_under_way(accesses: int) -> None:
+    """However many: one build serves them all."""
+    least = max(10, 2**17 // accesses)
+    for samples in (least, 2 * least, 3 * least + 1):
+        shape = Shape("instance", samples, 8, accesses * 8)
+        layout = choose_layout(shape, "float16", True, True, "sm_90a", 132)
+        assert layout == MANY[accesses]
 
 
 def test_an_even_layout_serves_one_size() -> None:
@@ -113,6 +150,12 @@ def test_an_even_launch_divides_by_numbers_of_32_bits() -> None:
         for shape, dtype in [
             *((shape, dtype) for _, shape, dtype in workloads() if WORKLOADS[_] == "even"),
             (Shape("group", 1, 320, 192**2, 32), "bfloat16"),
+            # Several waves.
+            (Shape("instance", 32, 320, 512), "bfloat16"),
+            (Shape("group", 64, 128, 1024, 32), "bfloat16"),
+            (Shape("group", 8, 256, 4096, 256), "float32"),
+            (Shape("group", 8, 64, 512**2, 32), "bfloat16"),
+            (Shape("group", 8, 704, 512**2, 704), "float32"),
         ]
     ],
 )
@@ -124,13 +167,19 @@ def test_an_even_program_divides_nothing_and_spills_nothing(
     program = tilelang_backend.build(
         lambda: module.even(traits, layout), arch="sm_90a", pass_configs=PASS_CONFIGS
     )
-    assert f"__launch_bounds__({layout.lanes}, {layout.blocks})" in program.source
+    threads = layout.lanes * layout.units
+    assert f"__launch_bounds__({threads}, {layout.blocks})" in program.source
     assert not re.search(r"state\[\d\] / ", program.source)
-    assert spilled(program.source, tmp_path) == [0]
+    ((spilled, registers),) = compiled(program.source, tmp_path)
+    assert spilled == 0
+    # What is left alone takes no more than 1024 threads have, or the layout were another.
+    if layout.blocks == 1 and layout.accesses * layout.vector <= MOST_FLOATS:
+        assert registers <= 64
+    assert registers * threads * layout.blocks <= 65536
 
 
-def spilled(source: str, folder: pathlib.Path) -> list[int]:
-    """The bytes that each kernel keeps in local memory for want of registers."""
+def compiled(source: str, folder: pathlib.Path) -> list[tuple[int, int]]:
+    """Of each kernel, the bytes kept in local memory for want of registers, and its registers."""
     found = importlib.util.find_spec("tilelang")
     assert found is not None
     assert found.origin is not None
@@ -146,4 +195,6 @@ def spilled(source: str, folder: pathlib.Path) -> list[int]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return [int(n) for n in re.findall(r"(\d+) bytes spill stores", done.stderr)]
+    stored = re.findall(r"(\d+) bytes spill stores", done.stderr)
+    used = re.findall(r"Used (\d+) registers", done.stderr)
+    return [(int(bytes_), int(n)) for bytes_, n in zip(stored, used, strict=True)]

@@ -168,6 +168,14 @@ CASES = {
     "even-instances-of-a-warp": Case("instance", (2, 320, 8, 8, 8), F16, affine=F16, running=F16),
     "even-instances-of-a-cluster": Case("instance", (2, 9, 128, 128), BF16, running=F32, mean=10.0),
     "even-instances-of-eight": Case("instance", (900, 7, 8), BF16, running=BF16),
+    # More units than run at once; several in a block, the last with fewer.
+    "even-groups-of-waves": Case("group", (67, 128, 32, 32), BF16, 32, F32, mean=30.0),
+    "even-groups-of-a-cluster-of-waves": Case("group", (5, 320, 128, 128), F16, 32, F16),
+    "even-groups-of-the-most-registers": Case("group", (3, 16, 512, 512), F16, 8, F32, mean=-30.0),
+    "even-instances-of-waves": Case("instance", (9, 250, 64, 64), F32, running=F32, mean=100.0),
+    "even-instances-of-a-warp-of-waves": Case(
+        "instance", (31, 321, 512), F16, affine=F16, running=F32
+    ),
     "instances-of-a-cluster": Case("instance", (2, 9, 128, 130), F32, affine=F32, running=F32),
     "instances-relay": Case("instance", (3, 7, 904, 901), F32, affine=F32, running=F32),
     "instances-split": Case("instance", (1, 5, 3, 701, 703), F16, affine=F32, running=F32),
@@ -363,6 +371,7 @@ def test_is_right_where_another_is_chosen(name: str, monkeypatch: pytest.MonkeyP
 #: One case for each program.
 EACH = ["groups-of-a-block", "groups-of-a-cluster", "groups-split", "instances-split"]
 EACH += ["even-groups", "even-instances-of-a-cluster", "even-instances-of-eight"]
+EACH += ["even-groups-of-a-cluster-of-waves", "even-instances-of-a-warp-of-waves"]
 EACH += ["groups-relay", "instances-relay", "batch-relay", "batch-relay-averages"]
 EACH += ["batch-columns", "batch-columns-split", "batch-split-averages", "running"]
 
@@ -505,6 +514,7 @@ def test_compiles_cold() -> None:
 
 
 LARGE = {
+    "even": Case("group", (2**31 // 4096 - 1, 8, 512)),
     "held": Case("group", (2**31 // 4096 + 3, 8, 512)),
     "split": Case("instance", (1, 1, 2**31 + 8)),
     "batch": Case("batch", (2**31 // 2**18 + 1, 64, 4096), running=F32),
@@ -514,7 +524,7 @@ LARGE = {
 
 @pytest.mark.parametrize("name", LARGE)
 def test_offsets_pass_two_to_the_31(name: str) -> None:
-    """More than 2**31 elements: the last are read and written where they are."""
+    """More than 2**31 elements, or hardly fewer: the last are read and written where they are."""
     case = LARGE[name]
     x = torch.empty(case.shape, device="cuda", dtype=F16).normal_()
     given: dict[str, Any] = {"x": x}
@@ -528,7 +538,7 @@ def test_offsets_pass_two_to_the_31(name: str) -> None:
     if name == "flat":
         mean, var = (kept[at].double()[:, None] for at in ("running_mean", "running_var"))
         expected = [(end.view(8, 512) - mean) / (var + 1e-5).sqrt() for end in ends]
-    elif name == "held":
+    elif name in ("even", "held"):
         expected = [(end - end.mean()) / (end.var(correction=0) + 1e-5).sqrt() for end in ends]
     else:
         # So many normal numbers have the moments 0 and 1 as closely as float16 has to know.

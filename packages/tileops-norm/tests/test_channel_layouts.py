@@ -74,10 +74,13 @@ def fits(shape: Shape, layout: Any, dtype: str, arch: str, processors: int) -> N
         assert layout.cluster == 1 or (layout.units == 1 and layout.lanes >= layout.cluster)
         assert layout.lanes * layout.units <= 512
         assert layout.accesses <= 18
+        threads = layout.lanes * layout.units
         launched = -(-shape.units // layout.units) * layout.cluster
-        threads = -(-launched // processors) * layout.lanes * layout.units
-        assert 4 * layout.accesses * threads <= 65536 - 20 * threads
-        assert layout.blocks in (1, -(-launched // processors))
+        needed = -(-launched // processors)
+        assert 1 <= layout.blocks <= min(needed, 1024 // threads, 16)
+        assert 4 * layout.accesses + 20 <= 65536 // (layout.blocks * threads)
+        # Several waves are of no small blocks, of which a multiprocessor takes too few.
+        assert threads >= 128 or needed * threads <= 1024
     elif isinstance(layout, HeldLayout):
         assert layout.lanes * layout.units <= 1024
         assert layout.cluster * layout.lanes * layout.accesses >= size
@@ -137,12 +140,21 @@ CHOSEN = [
     (Shape("group", 2, 1280, 1024, 32), "float16", EvenLayout(2, 512, 1, 5, 8, 1, True)),
     (Shape("group", 2, 320, 128**2, 32), "float16", EvenLayout(8, 256, 1, 10, 8, 4, True)),
     (Shape("group", 1, 320, 192**2, 32), "float16", EvenLayout(8, 384, 1, 15, 8, 2, True)),
+    (Shape("group", 16, 128, 1024, 32), "float16", EvenLayout(1, 256, 1, 2, 8)),
+    (Shape("group", 8, 1280, 1024, 32), "float16", EvenLayout(2, 256, 1, 10, 8, 4, True)),
+    (Shape("group", 64, 128, 1024, 32), "float16", EvenLayout(1, 128, 1, 4, 8)),
+    (Shape("group", 8, 320, 128**2, 32), "float16", EvenLayout(8, 256, 1, 10, 8, 4, True)),
+    (Shape("group", 2, 320, 192**2, 32), "float16", EvenLayout(8, 384, 1, 15, 8, 2, True)),
+    (Shape("group", 8, 64, 512**2, 32), "float16", EvenLayout(8, 512, 1, 16, 8, 1, True)),
+    (Shape("group", 8, 64, 512**2, 8), "float16", RelayLayout(256, 8, 4, 8)),
     (Shape("group", 1, 512, 256**2, 32), "float16", RelayLayout(256, 8, 4, 8)),
     (Shape("group", 1, 128, 1024**2, 32), "float16", RelayLayout(256, 8, 4, 8)),
     (Shape("group", 4, 256, 1023, 32), "float16", HeldLayout(1, 512, 1, 2, 8, True, False)),
     (Shape("instance", 1, 256, 64**2), "float32", EvenLayout(1, 256, 1, 4, 4)),
     (Shape("instance", 2, 320, 8**3), "float16", EvenLayout(1, 32, 1, 2, 8)),
-    (Shape("instance", 8, 64, 512**2), "float16", HeldLayout(8, 512, 1, 8, 8, False, False)),
+    (Shape("instance", 32, 320, 8**3), "float16", EvenLayout(1, 32, 4, 2, 8)),
+    (Shape("instance", 8, 256, 64**2), "float32", EvenLayout(1, 128, 1, 8, 4)),
+    (Shape("instance", 8, 64, 512**2), "float16", EvenLayout(8, 512, 1, 8, 8, 2)),
     (Shape("instance", 2, 32, 128**3), "float16", RelayLayout(256, 8, 4, 8)),
     (Shape("batch", 64, 256, 56**2), "float16", HeldLayout(8, 256, 1, 13, 8, False, False)),
     (Shape("batch", 64, 64, 112**2), "float16", RelayLayout(256, 8, 4, 8)),

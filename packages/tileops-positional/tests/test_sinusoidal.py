@@ -15,7 +15,8 @@ from tileops.core import tilelang_backend
 from tileops.core.errors import ParamError
 from tileops.core.testing import assert_close_to_oracle
 from tileops.positional import SinusoidalFwdOp
-from tileops.positional.sinusoidal.configs import choose_config
+from tileops.positional.sinusoidal import configs
+from tileops.positional.sinusoidal.configs import SinusoidalConfig, choose_config
 from tileops.positional.sinusoidal.pieces import COSINE, SINE
 from tileops.positional.sinusoidal.programs import sinusoidal
 
@@ -125,13 +126,42 @@ def test_the_polynomials_are_as_exact_as_they_say() -> None:
     assert (cosine.double() - exact.cos()).abs().max() <= 1.1e-7
 
 
+def test_the_hardware_is_as_exact_as_a_half_precision_table_asks() -> None:
+    """The angle's own errors in float32, and the CUDA programming guide's of __sinf and __cosf."""
+    angle = torch.cat(
+        [torch.arange(-(2**31), 2**31 - 1, 4099)]
+        + [torch.arange(-5000, 5000) + quarter for quarter in (-(2**30), 0, 2**30)]
+    )
+    argument = angle.float() * math.pi * 2.0**-31
+    exact = angle.double() * (math.pi * 2.0**-31)
+    off = (argument.double() - exact).abs()
+    assert off.max() <= 3e-7
+    near = (exact.abs() - math.pi / 2).abs() < 1e-3
+    assert off[near].max() <= 2e-7
+    assert argument.abs().max() <= torch.tensor(math.pi)
+    for function, error in ((torch.sin, 2**-21.41), (torch.cos, 2**-21.19)):
+        wanted = function(exact)
+        most = (function(argument.double()) - wanted).abs() + error
+        for tolerance in SinusoidalFwdOp.entry.tolerances:
+            digits = {"float16": 11, "bfloat16": 8}.get(tolerance.dtype)
+            if digits is None:
+                continue
+            # Rounded once, or to half of float16's smallest step.
+            rounded = most + torch.clamp((wanted.abs() + most) * 2.0**-digits, min=2.0**-25)
+            assert (rounded <= tolerance.atol + tolerance.rtol * wanted.abs()).all(), function
+
+
 @pytest.mark.parametrize("interleaved", [True, False])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_every_table_has_a_layout(dtype: str, interleaved: bool) -> None:
+def test_every_table_has_a_layout(
+    dtype: str, interleaved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(configs, "SHORT_BYTES", dict.fromkeys(configs.SHORT_BYTES, -1))
     for width in (2, 6, 10, 64, 130, 1280, 2048, 2056, 20000):
         for length in (1, 9, 1024, 65536, 10**6):
             found = choose_config(length, width, interleaved, dtype)
             where = (length, width, found)
+            assert isinstance(found, SinusoidalConfig)
             # An access is of one half, or of whole pairs.
             assert (width if interleaved else width // 2) % found.vector == 0, where
             assert not interleaved or found.vector % 2 == 0, where
@@ -145,6 +175,7 @@ def test_every_table_has_a_layout(dtype: str, interleaved: bool) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_each_kind_of_program_builds(dtype: str, interleaved: bool) -> None:
     config = choose_config(65536, 2048, interleaved, dtype)
+    assert isinstance(config, SinusoidalConfig)
     program = tilelang_backend.build(lambda: sinusoidal(dtype, interleaved, config), arch="sm_90a")
     assert program.symbol == "sinusoidal"
     assert "int64_t at[1]" in program.source
@@ -162,7 +193,15 @@ def test_each_kind_of_program_builds(dtype: str, interleaved: bool) -> None:
         *[(70001, 6), (1031, 8200)],
     ],
 )
-def test_the_kernel(length: int, width: int, dtype: torch.dtype, interleaved: bool) -> None:
+def test_the_kernel(
+    length: int,
+    width: int,
+    dtype: torch.dtype,
+    interleaved: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The program for tables of any size, of small ones too."""
+    monkeypatch.setattr(configs, "SHORT_BYTES", dict.fromkeys(configs.SHORT_BYTES, -1))
     op = SinusoidalFwdOp(length, width, interleaved=interleaved, dtype=dtype, device="cuda")
     for _ in range(2):
         # What is freed here is what the next table is made in.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tileops.norm.channels.layouts import (
     CLUSTERS,
+    MOST_FLOATS,
     MOST_HELD,
     MOST_ROWS,
     ColumnsLayout,
@@ -28,8 +29,9 @@ from tileops.norm.rows.configs import ACCESS_BYTES, ITEMSIZE, MAX_CLUSTER
 __all__ = ["choose_layout", "even_layout", "held_layout", "relay_layout", "split_layout"]
 
 
-#: Registers of a multiprocessor, and its threads and blocks at once for which units are even: no
-#: more threads were measured, nor more accesses of a thread; some cards have no more blocks.
+#: Registers of a multiprocessor, and its threads and blocks at once for which even programs are
+#: built: no more threads were measured, nor more accesses of a thread; some cards have no more
+#: blocks.
 REGISTERS, EVEN_THREADS, EVEN_BLOCKS, EVEN_ACCESSES = 65536, 1024, 16, 18
 
 
@@ -72,38 +74,50 @@ def choose_layout(
 def even_layout(
     shape: Shape, dtype: str, vector: int, straddle: bool, arch: str, processors: int
 ) -> EvenLayout | None:
-    """Registers, where the threads come out even and all units fit the card at once.
+    """Registers, where the threads come out even.
 
     Measured on an H200, in us, and in brackets of what is in L2, as cluster x threads x accesses,
-    beside ``held_layout``'s:
+    beside ``held_layout``'s. All units at once:
 
-    - 1 KiB, 640 u, float16: 1x32x2 2.29 [1.66], 1x64x1 2.23 [1.66], four to a block 2.26 [1.65];
-      held 2.58 [1.92]
-    - 8 KiB, 256 u, float16: 1x256x2 3.20 [2.28], 1x512x1 3.19 [2.40]; held 3.80 [2.87]
-    - 16 KiB, 256 u, float32: 1x256x4 4.06 [2.73], 1x512x2 4.06 [2.73], 1x1024x1 4.21 [2.99]; held
-      4.47 [3.08]
-    - 80 KiB, 32 u, float16: 4x256x5 3.90 [2.82], 4x640x2 4.11 [3.30], 2x512x5 4.09 [3.27]; held
-      5.36 [4.53]
-    - 80 KiB, 64 u, float16: 2x512x5 5.31 [3.80], 2x256x10 5.46 [3.69], 4x256x5 5.46 [3.90]; held
-      6.08 [4.42]
-    - 320 KiB, 64 u, float16: 8x256x10 12.87 [10.04], 16x128x10 12.97 [10.21], 4x512x10 13.93
-      [10.74], 4x256x20 14.82 [11.31]; held 17.85 [14.37]
-    - 720 KiB, 32 u, float16: 8x384x15 16.12 [13.80], 16x160x18 16.03 [13.51], 8x320x18 17.14
-      [14.67], 8x480x12 17.44 [16.26], 4x640x18 20.03 [17.29]; held 24.72 [22.74]; split 22.66
-      [20.44]
+    - 1 KiB, 640 u, float16: 1x32x2 2.33 [1.66]; held 2.62 [1.93]
+    - 8 KiB, 256 u, float16: 1x256x2 3.24 [2.30]; held 3.83 [2.85]
+    - 8 KiB, 512 u, float16: 1x256x2 4.27 [3.05]; held 5.06 [3.82]
+    - 16 KiB, 256 u, float32: 1x256x4 4.07 [2.77]; held 4.51 [3.09]
+    - 80 KiB, 32 u, float16: 4x256x5 3.88 [2.77]; held 5.36 [4.50]
+    - 80 KiB, 64 u, float16: 2x512x5 5.37 [3.82]; held 6.14 [4.46]
+    - 80 KiB, 256 u, float16: 2x256x10 12.41 [8.70], 2x512x5 in two waves 13.48 [10.06]; held 16.31
+      [12.97]
+    - 320 KiB, 64 u, float16: 8x256x10 12.86 [9.92]; held 17.81 [14.27]
+    - 720 KiB, 32 u, float16: 8x384x15 15.93 [13.81]; held 24.78 [23.01]; split 22.75 [20.59]
 
-    All were measured without the wait that clusters now begin with.
+    In several waves:
+
+    - 1 KiB, 10240 u, float16: 1x32x2, four to a block 7.16 [4.58], one 8.03 [7.51]; held 7.86
+      [5.12]
+    - 8 KiB, 2048 u, float16: 1x128x4 10.48 [6.83], 1x256x2 10.68 [7.07]; held 11.47 [9.29]
+    - 16 KiB, 2048 u, float32: 1x128x8 18.14 [17.60], 1x256x4 18.20 [17.42]; held 18.42 [17.72]
+    - 320 KiB, 128 u, float16: 8x256x10 23.24, 8x128x20 24.12; held 29.23
+    - 320 KiB, 256 u, float16: 8x256x10 41.99; held 50.11; relay 59.53
+    - 512 KiB, 512 u, float16: 8x512x8 132.5, 8x256x16 132.5; held 131.7; relay 181.0. Behind
+      torch.add the two took 258.5, 259.9 and held 259.9
+    - 720 KiB, 64 u, float16: 8x384x15 27.66; held 40.61
+    - 1 MiB, 256 u, float16: 8x512x16 142.6, 16x256x16 148.2; relay 167.9
 
     So the cluster is held's, and so are the threads, or half as many where those divide the
-    accesses, or the most between whose registers go round. That is where the last case's 480 fail:
-    960 threads of a multiprocessor have 64 registers each, of which 48 would be x's. Where the
-    blocks come in several waves nothing was measured: ``held_layout`` serves them.
+    accesses, or the most between: the first of them whose registers go round for all units at once.
+    In an earlier run, in which clusters did not wait for the kernel before, the last of those cases
+    took 17.44 [16.26] by 8x480x12 and 16.12 [13.80] by 8x384x15: 960 threads of a multiprocessor
+    have 64 registers each, of which 48 would be x's.
+
+    Where none is, it is the one of which the most threads fit a multiprocessor, and where those are
+    as many, in the most blocks: 8x256x10 has 1024 in four, 8x128x20 only 640 in five.
 
     A group's weights that lanes held for each other from before the statistics were known gained
     at most 0.03 beside the better of having them touched and not (8x256x10 13.85 [10.86], which is
-    0.98 more; 8x320x18 16.07 [13.82]), and took code of their own.
+    0.98 more; 8x320x18 16.07 [13.82]), and took code of their own. That was in the earlier run too.
     """
-    if shape.mode == "batch" or straddle or vector * ITEMSIZE[dtype] != ACCESS_BYTES:
+    whole = vector * ITEMSIZE[dtype] == ACCESS_BYTES and not straddle
+    if shape.mode == "batch" or not whole or shape.elements >= 2**31:
         return None
     accesses = shape.size // vector
     cluster = _cluster(accesses, shape.units, MOST_HELD, arch, processors)
@@ -111,23 +125,40 @@ def even_layout(
     if left:
         return None
     widest = _lanes(part, shape.units * cluster, MOST_HELD, processors)
+    best, most = None, (0, 0)
     for lanes in (widest, widest // 2, *range(widest - 32, widest // 2, -32)):
-        if lanes == 0 or part % lanes:
+        if lanes == 0 or part % lanes or part // lanes > EVEN_ACCESSES:
             continue
-        together = _together(lanes, cluster, shape.units, processors)
-        blocks = -(-(-(-shape.units // together) * cluster) // processors)
-        threads = blocks * together * lanes
         each = part // lanes
-        if threads > EVEN_THREADS or blocks > EVEN_BLOCKS or each > EVEN_ACCESSES:
-            continue
-        # Held to 20 beside those of x, no program spilled; left alone, they took up to 64 beside
-        # twice those of x. Where there are as many, one build serves any number of units.
-        registers = REGISTERS // threads // 8 * 8
-        if 4 * each + 20 <= registers:
-            free = 8 * each + 64 <= registers
-            touch = shape.mode == "group" and cluster > 1
-            return EvenLayout(cluster, lanes, together, each, vector, 1 if free else blocks, touch)
-    return None
+        together = _together(lanes, cluster, shape.units, processors)
+        needed = -(-(-(-shape.units // together) * cluster) // processors)
+        fitting = _fitting(lanes * together, each)
+        blocks = min(needed, fitting)
+        # Left alone, programs of few values took up to 56 registers, which are there in any case;
+        # others up to 64 beside twice those of x. One build serves any number of units then.
+        few = each * vector <= MOST_FLOATS
+        free = few or 8 * each + 64 <= _registers(blocks * lanes * together)
+        touch = shape.mode == "group" and cluster > 1
+        found = EvenLayout(cluster, lanes, together, each, vector, 1 if free else blocks, touch)
+        if needed <= fitting:
+            return found
+        if (fitting * lanes * together, fitting) > most:
+            best, most = found, (fitting * lanes * together, fitting)
+    return best
+
+
+def _fitting(threads: int, accesses: int) -> int:
+    """Blocks of the even program that fit a multiprocessor: by registers, threads and blocks."""
+    blocks = min(EVEN_THREADS // threads, EVEN_BLOCKS)
+    # Held to 20 registers beside those of x, no program spilled.
+    while blocks and 4 * accesses + 20 > _registers(blocks * threads):
+        blocks -= 1
+    return blocks
+
+
+def _registers(threads: int) -> int:
+    """Registers of each of ``threads`` threads of a multiprocessor."""
+    return REGISTERS // threads // 8 * 8
 
 
 def held_layout(

@@ -10,7 +10,7 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
-from tileops.norm.channels.layouts import EvenLayout
+from tileops.norm.channels.layouts import MOST_FLOATS, EvenLayout
 from tileops.norm.channels.pieces import PRELUDE
 from tileops.norm.channels.traits import Traits
 from tileops.norm.rows.configs import ITEMSIZE
@@ -55,9 +55,6 @@ __device__ __forceinline__ void send(void *place, void *barrier, int rank, float
 #endif
 """
 )
-
-#: Values that a thread keeps as floats where x has 16 bits: more would take too many registers.
-MOST_FLOATS = 32
 
 #: Warps whose statistics a thread reads all of.
 MOST_READ = 8

@@ -52,6 +52,10 @@ CLUSTERS = ("sm_90a", "sm_100a", "sm_103a")
 #: Accesses of 16 bytes that a thread holds of a unit, at most: no more were measured.
 MOST_HELD = 13
 
+#: Values of a unit that a thread of the even program keeps as floats where x has 16 bits: more
+#: would take too many registers.
+MOST_FLOATS = 32
+
 #: Rows that a thread holds of side by side channels, at most.
 MOST_ROWS = 16
 

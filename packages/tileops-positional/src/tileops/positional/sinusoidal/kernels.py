@@ -13,7 +13,7 @@ from tileops.core.dtypes import dtype_name
 from tileops.core.tilelang_backend import Program, build, device_arch, launcher
 from tileops.positional.angles import device_turns, turns
 from tileops.positional.sinusoidal import programs
-from tileops.positional.sinusoidal.configs import choose_config
+from tileops.positional.sinusoidal.configs import ShortConfig, SinusoidalConfig, choose_config
 from tileops.positional.sinusoidal.reference import sinusoidal_reference
 
 __all__ = ["SinusoidalCall", "SinusoidalFwdInterface", "SinusoidalKernel"]
@@ -57,9 +57,15 @@ class SinusoidalKernel(Kernel):
     def entry_for(cls, call: SinusoidalCall) -> tuple[Hashable, Callable[[], Program]]:
         dtype, arch = dtype_name(call.dtype), device_arch(call.device)
         interleaved = call.interleaved
-        config = choose_config(call.seq_len, call.d_model, interleaved, dtype)
+        config = _config_of(call)
 
         def build_program() -> Program:
+            if isinstance(config, ShortConfig):
+                return build(
+                    lambda: programs.short_sinusoidal(dtype, interleaved, config),
+                    arch=arch,
+                    pass_configs=programs.SHORT_PASS_CONFIGS,
+                )
             return build(lambda: programs.sinusoidal(dtype, interleaved, config), arch=arch)
 
         return (dtype, interleaved, config, arch), build_program
@@ -70,16 +76,24 @@ class SinusoidalKernel(Kernel):
     def prepare(self, *tensors: Any) -> Callable[..., None]:
         (table,) = tensors
         call = self.call
-        config = choose_config(call.seq_len, call.d_model, call.interleaved, dtype_name(call.dtype))
+        config = _config_of(call)
         pairs = range(call.d_model // 2)
         words = tuple(turns([call.base ** (-2 * k / call.d_model) for k in pairs]))
         width = call.d_model if call.interleaved else call.d_model // 2
-        across = -(-width // (config.vector * config.threads))
-        numbers = {
-            "turns": device_turns(words, table.device).data_ptr(),
-            "seq_len": call.seq_len,
-            "d_model": call.d_model,
-            "across": across,
-            "blocks": -(-call.seq_len // config.rows) * across,
-        }
+        accesses = width // config.vector
+        numbers = {"turns": device_turns(words, table.device).data_ptr(), "seq_len": call.seq_len}
+        if isinstance(config, ShortConfig):
+            numbers |= {
+                "accesses": accesses,
+                "groups": -(-call.seq_len // (config.rows * config.lines)),
+                "across": -(-accesses // config.columns),
+            }
+        else:
+            across = -(-accesses // config.threads)
+            blocks = -(-call.seq_len // config.rows) * across
+            numbers |= {"d_model": call.d_model, "across": across, "blocks": blocks}
         return launcher(self.program.launch, table.device.index, ["0", *numbers], numbers)
+
+
+def _config_of(call: SinusoidalCall) -> SinusoidalConfig | ShortConfig:
+    return choose_config(call.seq_len, call.d_model, call.interleaved, dtype_name(call.dtype))

@@ -1,26 +1,36 @@
-"""The sinusoidal table as a TileLang program.
+"""The sinusoidal table as TileLang programs, one for any table and one for short ones.
 
     table[i, j] = sin(i * f[k] + (pi / 2 where column j is a cosine))
 
 table: [S, E] contiguous and on 16 bytes, of float16, bfloat16 or float32; S and E are known at the
 launch. Column j belongs to the frequency k = j // 2 and is a cosine where it is odd, or, where the
 halves are apart, to k = j % (E / 2) and is a cosine in the second half. f is given as int64, in
-2**-64 of a turn: see ``tileops.positional.angles``.
+2**-64 of a turn: see ``tileops.positional.angles``. Angles are integers, and exact; what sine and
+cosine are computed by is in ``pieces``.
 
-Launched with ``(table, turns, seq_len, d_model, across, blocks)``: two addresses, S and E as int64
-(at least 1), the blocks that a row takes, and those that the table takes, both as int32. See
-``tileops.core.tilelang_backend`` for that convention.
+``sinusoidal`` is launched with ``(table, turns, seq_len, d_model, across, blocks)``: two addresses,
+S and E as int64 (at least 1), the blocks that a row takes, and those that the table takes, both as
+int32. A thread owns frequencies, with both of their columns, and goes down the rows, adding the
+frequencies to its angles.
 
-A thread owns frequencies, with both of their columns, and goes down the rows, adding the
-frequencies to its angles, which is exact in integers. What sine and cosine are computed by is in
-``pieces``.
+``short_sinusoidal`` is launched with ``(table, turns, seq_len, accesses, groups, across)``: two
+addresses, S, the accesses of a row (of a half of one, where the halves are apart), the blocks that
+the rows take, and those that a row takes, all as int32. It is for tables of fewer than 2**31
+accesses, where what takes time is what comes before the first store. The grid's first axis goes
+down the rows and its second one along them, so that nothing is divided by what is not a constant,
+and indices have 32 bits.
+
+See ``tileops.core.tilelang_backend`` for that convention.
 """
 
 from typing import Any
 
-from .configs import SinusoidalConfig
+from .configs import ShortConfig, SinusoidalConfig
 
-__all__ = ["sinusoidal"]
+__all__ = ["SHORT_PASS_CONFIGS", "short_sinusoidal", "sinusoidal"]
+
+#: Every access of a short table is guarded; TileLang's guards in 64 bits would come on top.
+SHORT_PASS_CONFIGS = {"tl.disable_safe_memory_legalize": True}
 
 
 def sinusoidal(dtype: str, interleaved: bool, config: SinusoidalConfig) -> Any:
@@ -82,3 +92,65 @@ def sinusoidal(dtype: str, interleaved: bool, config: SinusoidalConfig) -> Any:
                     at[0] += accesses
 
     return entry.with_attr("global_symbol", "sinusoidal")
+
+
+def short_sinusoidal(dtype: str, interleaved: bool, config: ShortConfig) -> Any:
+    """The ``PrimFunc`` for short tables of ``dtype``."""
+    import tilelang.language as T
+
+    from .pieces import sine_and_cosine
+
+    columns, lines, vector, rows = config.columns, config.lines, config.vector, config.rows
+    pairs = vector // 2 if interleaved else vector
+    halves = 1 if interleaved else 2
+    values = sine_and_cosine(precise=dtype == "float32")
+
+    @T.prim_func
+    def entry(
+        table: T.int64,
+        turns: T.int64,
+        seq_len: T.int32,
+        accesses: T.int32,
+        groups: T.int32,
+        across: T.int32,
+    ):
+        with T.Kernel(groups, across, threads=columns * lines) as (group, part):
+            Y = T.make_tensor_from_addr(table, (seq_len * accesses * halves, vector), dtype)
+            F = T.make_tensor_from_addr(turns, (accesses, pairs), "uint64")
+            step = T.alloc_local((pairs,), "uint64")
+            value = T.alloc_local((2 * pairs,), "float32")
+            out = T.alloc_local((2 * pairs,), dtype)
+            # In variables, since what is computed in place for an index is computed in 64 bits.
+            line = T.alloc_local((1,), "int32")
+            mine = T.alloc_local((1,), "int32")
+            at = T.alloc_local((1,), "int32")
+
+            # Unsigned, since a signed division asks for the sign.
+            thread = T.cast(T.get_thread_binding(), "uint32")
+            line[0] = T.cast(T.truncdiv(thread, T.uint32(columns)), "int32")
+            mine[0] = part * columns + T.cast(T.truncmod(thread, T.uint32(columns)), "int32")
+            if mine[0] < accesses:
+                for p in T.vectorized(pairs):
+                    step[p] = F[mine[0], p]
+                for j in T.unroll(rows, unroll_factor=1):
+                    row = (group * rows + j) * lines + line[0]
+                    if row < seq_len:
+                        for p in T.unroll(pairs):
+                            angle = T.cast(T.cast(row, "uint32"), "uint64") * step[p]
+                            upper = T.cast(T.shift_right(angle, T.uint64(32)), "uint32")
+                            if interleaved:
+                                values(value, 2 * p, 2 * p + 1, upper)
+                            else:
+                                values(value, p, pairs + p, upper)
+                        for v in T.vectorized(2 * pairs):
+                            out[v] = T.cast(value[v], dtype)
+                        # A store whose index is a sum may become four.
+                        at[0] = row * (accesses * halves) + mine[0]
+                        for v in T.vectorized(vector):
+                            Y[at[0], v] = out[v]
+                        if not interleaved:
+                            at[0] += accesses
+                            for v in T.vectorized(vector):
+                                Y[at[0], v] = out[vector + v]
+
+    return entry.with_attr("global_symbol", "short_sinusoidal")
