@@ -23,7 +23,7 @@ from tileops.norm import (
 from tileops.norm.rows import choices, ops, programs
 from tileops.norm.rows.configs import Build, GroupConfig
 
-from .test_channel_even import spilled
+from .test_channel_even import compiled
 
 pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="building needs nvcc")
 
@@ -81,7 +81,7 @@ def kept_in_memory(op: Any, build: Build, folder: pathlib.Path) -> list[int]:
     program = tilelang_backend.build(
         lambda: programs.program(op, build), arch="sm_90a", pass_configs=programs.PASS_CONFIGS
     )
-    return spilled(program.source, folder)
+    return [spilled for spilled, _ in compiled(program.source, folder)]
 
 
 @pytest.mark.parametrize(("op", "build"), WORKLOADS, ids=WORKLOADS.values())
