@@ -74,7 +74,8 @@ def split(op: RowOp, n: int, dtype: str) -> Config | None:
         return None if size <= 128 * _KIB else _twice(chunks, vector, MAX_CLUSTER, 2048)
     many = group(op, n, dtype)
     if many is not None and size <= 256 * _KIB:
-        # For few rows, one a cluster: 4096x65536 (252.2) 259.1, 8192x131072 (1005.7) 1036.1.
+        # For few rows, one a cluster. Of many, with ``.cs`` stores, 4096x65536 (252.2) took 259.1
+        #   so, and 8192x131072 (1005.7) 1036.1.
         return _twice(chunks, vector, many.cluster, 2048)
     if size <= 128 * _KIB:
         # RMSNorm 4096x65536 (251.3): a cluster of 2 of 512 of 8 accesses 258.3, one block of 1024
