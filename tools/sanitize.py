@@ -79,6 +79,17 @@ def row_calls() -> Iterator[Call]:
     yield rows_of(quant, 8300, 4096, BF16)
     yield rows_of(fused_quant, 3600, 4096, BF16)
     yield rows_of(rms, 3, 131072, BF16)
+    yield rows_of(rms, 385, 65536, BF16)  # two rows a cluster, the last of which has one
+    yield rows_of(rms, 193, 131072, BF16, weight=F32)
+    yield rows_of(rms, 97, 262144, F16)
+    yield rows_of(layer, 3, 131072, BF16)
+    yield rows_of(layer, 3, 100000, F16)
+    yield rows_of(fused_layer, 3, 131072, BF16)
+    yield rows_of(fused, 3, 40960, BF16)
+    yield rows_of(fused, 3, 65536, F32)
+    yield rows_of(rms, 9, 511, BF16)
+    yield rows_of(layer, 9, 4544, BF16)
+    yield rows_of(layer, 9, 1600, F32)
     yield rows_of(rms, 3, 65536, F32)
     yield rows_of(rms, 2, 100003, BF16)
     yield rows_of(rms, 2, 262143, F32, offset=1)  # what does not fit is read again

@@ -24,7 +24,7 @@ from tileops.norm.channels.layouts import (
 from tileops.norm.channels.pieces import PASS_CONFIGS
 from tileops.norm.channels.traits import Traits
 from tileops.norm.rows import ops, programs
-from tileops.norm.rows.configs import Build, RowConfig, WideConfig
+from tileops.norm.rows.configs import Build, GroupConfig, RowConfig, WideConfig
 
 pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="building needs nvcc")
 
@@ -64,6 +64,11 @@ CLUSTERS: dict[str, tuple[int, Any]] = {
     ),
     "rows-in-registers": (1, lambda: rows(RowConfig(128, 1, 8, True, cluster=4))),
     "wide-rows": (1, lambda: rows(WideConfig(128, 8, 4, 4, 4, cluster=2))),
+    "groups-of-rows": (1, lambda: rows(GroupConfig(128, 8, 2, 4, 4, 4, 4, 2))),
+    "rows-and-groups-of-them": (
+        2,
+        lambda: rows(RowConfig(128, 1, 8, True, cluster=4), GroupConfig(128, 8, 2, 4, 4, 4, 4, 2)),
+    ),
 }
 
 

@@ -1,7 +1,8 @@
-"""The row programs without a GPU: the layouts cover every width, and the CUDA builds."""
+"""The row programs without a GPU: what they take, refuse and compile to."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import re
@@ -11,110 +12,17 @@ from typing import Any
 import pytest
 
 from tileops.core import tilelang_backend
+from tileops.core.errors import KernelBuildError
 from tileops.norm.rows import choices, configs, ops, programs
-from tileops.norm.rows.configs import Build, RowConfig, WideConfig
+from tileops.norm.rows.configs import Build, GroupConfig, RowConfig, WideConfig
 
 OPS = (
     *(ops.RMS_NORM, ops.LAYER_NORM, ops.FUSED_ADD_RMS_NORM, ops.FUSED_ADD_LAYER_NORM),
     *(ops.ADA_LAYER_NORM, ops.ADA_LAYER_NORM_ZERO, ops.RMS_NORM_PER_TOKEN_QUANT),
     ops.FUSED_ADD_RMS_NORM_PER_TOKEN_QUANT,
 )
-DTYPES = ("float16", "bfloat16", "float32")
-PLACINGS = ("registers", "on_chip", "streaming")
-ARCHS = ("sm_80", "sm_89", "sm_90a", "sm_100a", "sm_unheard_of")
-#: The neighbours of everything at which a layout may change, and much of what is between.
-WIDTHS = sorted(
-    {
-        w
-        for w in (
-            *range(1, 300),
-            *range(300, 4200, 37),
-            *(
-                w + d
-                for p in range(8, 19)
-                for w in (2**p, 3 * 2 ** (p - 1), 5 * 2 ** (p - 2))
-                for d in (-8, -1, 0, 1, 8)
-            ),
-        )
-        if w <= configs.MAX_WIDTH
-    }
-)
 
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="building needs nvcc")
-
-
-def assert_valid(config: Any, n: int, dtype: str, aligned: bool, arch: str, where: Any) -> None:
-    """The layout reaches the whole row, and is one that CUDA can launch and memory can serve."""
-    chunks = math.ceil((n + (config.vector - 1 if config.phased else 0)) / config.vector)
-    assert config.accesses(n) * config.lanes * config.cluster >= chunks, where
-    assert config.vector * configs.ITEMSIZE[dtype] <= configs.ACCESS_BYTES, where
-    if not aligned:
-        assert (config.vector, config.phased) == (1, False), where
-    # Rows start where an access may, or are phased with accesses of 16 bytes.
-    if config.phased:
-        assert config.vector * configs.ITEMSIZE[dtype] == configs.ACCESS_BYTES, where
-    else:
-        assert n % config.vector == 0, where
-    lanes = config.lanes
-    assert lanes % 32 == 0 or (lanes < 32 and 32 % lanes == 0), where
-    assert 1 <= lanes * config.rows <= 1024, where
-    assert lanes * config.rows * config.blocks_per_sm <= 2048, where
-    assert config.cluster in (1, 2, 4, 8), where
-    assert config.cluster == 1 or (config.rows == 1 and arch.startswith(("sm_9", "sm_10"))), where
-    if isinstance(config, RowConfig):
-        held = config.accesses(n) * config.vector * configs.ITEMSIZE[dtype]
-        assert held <= 128 or config.vector == 1, where
-        assert config.accesses(n) <= 128, where
-    else:
-        assert config.in_registers % config.unroll == 0, where
-        assert config.in_shared % config.unroll == 0, where
-        assert config.in_registers * config.vector * configs.ITEMSIZE[dtype] <= 64, where
-        assert config.shared_bytes(dtype) <= configs.shared_limit(arch), where
-
-
-@pytest.mark.parametrize("arch", ARCHS)
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_every_width_has_a_layout(dtype: str, arch: str) -> None:
-    for op in OPS:
-        for aligned in (True, False):
-            for n in WIDTHS:
-                placing = choices.select(op, n, dtype, aligned, arch)
-                choice = choices.choose(placing, op, n, dtype, aligned, arch)
-                where = (op.name, n, aligned, placing, choice)
-                assert_valid(choice.config, n, dtype, aligned, arch, where)
-                if choice.many is not None:
-                    assert_valid(choice.many, n, dtype, aligned, arch, where)
-                    assert choice.many_rows > 1, where
-                    # TileLang 0.1.15 launches all of a program's kernels with one cluster.
-                    assert choice.many.cluster == choice.config.cluster, where
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("aligned", [True, False])
-def test_streaming_serves_every_width(dtype: str, aligned: bool) -> None:
-    """It is what is left where nothing else fits, whatever ``select`` finds to fit."""
-    for n in WIDTHS:
-        for arch in ("sm_80", "sm_90a"):
-            choice = choices.choose("streaming", ops.RMS_NORM, n, dtype, aligned, arch)
-            assert_valid(choice.config, n, dtype, aligned, arch, (n, choice))
-
-
-def test_only_what_misses_wide_accesses_is_read_by_narrow_ones() -> None:
-    assert choices.layout(4096, "bfloat16", True) == (8, False)
-    assert choices.layout(4095, "bfloat16", True) == (8, True)
-    assert choices.layout(4095, "float32", True) == (4, True)
-    assert choices.layout(4095, "bfloat16", False) == (1, False)
-    # Eight bytes are wide enough, and short rows are not worth a phase.
-    assert choices.layout(4100, "bfloat16", True) == (4, False)
-    assert choices.layout(515, "float16", True) == (1, False)
-
-
-def test_choices_are_values() -> None:
-    """Equal questions give equal, hashable layouts: they are part of a kernel's identity."""
-    for placing in PLACINGS:
-        first, second = (choices.choose(placing, ops.LAYER_NORM, 4096, "float16") for _ in range(2))
-        assert first == second
-        assert hash(first) == hash(second)
 
 
 @pytest.mark.parametrize(
@@ -182,6 +90,11 @@ def chosen(op: Any, n: int, dtype: str, arch: str, **more: Any) -> Build:
             ops.ADA_LAYER_NORM_ZERO,
             Build(70000, "float16", WideConfig(1024, 8, 4, 4, 4)),
             ("shared", "gate_rows"),
+        ),
+        (
+            ops.RMS_NORM,
+            Build(16384, "float32", GroupConfig(128, 4, 2, 4, 12, 4, 4, 2), weight="bfloat16"),
+            ("rows::join_rows<2, 4, 4>", "rows::get<8, 1, true>"),
         ),
     ],
 )
@@ -258,6 +171,56 @@ def test_a_program_asks_for_the_shared_memory_that_its_layout_says(
     assert held < asked
     assert asked + math.ceil(static / 1024) * 1024 <= config.shared_bytes(dtype)
     assert config.shared_bytes(dtype) <= configs.shared_limit(arch)
+
+
+GROUP = GroupConfig(512, 8, 2, 4, 4, 4, 8, 4)
+
+
+@pytest.mark.parametrize(
+    ("config", "n", "why"),
+    [
+        (GROUP, 131072, ""),
+        (dataclasses.replace(GROUP, rows=1, in_shared=0), 131072, ""),
+        (dataclasses.replace(GROUP, rows=4, in_shared=12), 131072, ""),
+        (
+            dataclasses.replace(GROUP, rows=3, in_shared=8),
+            131072,
+            "rows must be one of (1, 2, 4, 8), not 3",
+        ),
+        (GROUP, 131064, "rows must fill all accesses"),
+        (GROUP, 65536, "a thread has 4 accesses to keep"),
+        (
+            dataclasses.replace(GROUP, unroll=3),
+            131072,
+            "unroll must divide in_registers, and the 4 accesses of a row",
+        ),
+        (dataclasses.replace(GROUP, early=5), 131072, "a thread has 4 accesses of the weight"),
+        (
+            dataclasses.replace(GROUP, cluster=1),
+            16384,
+            "blocks are whole warps, and 2 to 8 of them a cluster",
+        ),
+    ],
+)
+def test_a_group_holds_whole_rows(config: GroupConfig, n: int, why: str) -> None:
+    """All of each row is somewhere, and its sums come from where they are expected; what cannot
+    hold a row builds no program."""
+    assert config.unheld(n) == why
+    build = Build(n, "bfloat16", config)
+    if not why:
+        assert programs.program(ops.RMS_NORM, build) is not None
+        return
+    with pytest.raises(KernelBuildError) as caught:
+        programs.program(ops.RMS_NORM, build)
+    assert str(caught.value) == f"rms_norm: {config} cannot hold rows of {n}: {why}"
+
+
+@pytest.mark.parametrize("op", [op for op in OPS if op is not ops.RMS_NORM], ids=lambda op: op.name)
+def test_groups_are_of_rows_that_have_nothing_added(op: Any) -> None:
+    """The program has no mean, no sum and no scale: another op's rows would be wrong in silence."""
+    with pytest.raises(KernelBuildError) as caught:
+        programs.program(op, Build(131072, "bfloat16", GROUP))
+    assert str(caught.value) == f"{op.name}: no program has several of its rows in a cluster"
 
 
 @needs_nvcc

@@ -12,19 +12,23 @@ from tileops.norm.rows.configs import (
     ITEMSIZE,
     MAX_CLUSTER,
     Config,
+    GroupConfig,
     RowConfig,
     WideConfig,
+    power_of_two,
     shared_limit,
+    whole_warps,
 )
 from tileops.norm.rows.ops import RowOp
+from tileops.norm.rows.splits import group, split
 
 __all__ = ["Choice", "Placing", "choose", "layout", "select"]
 
 # Figures are µs on an H200, medians of replays of a CUDA graph; brackets hold the time in which
-# torch.add(x, 1, out=y) moved as many bytes in the same run. Inputs go round through more than L2
-# unless "hot" is said. Tensors are bf16 with a weight of bf16 unless said otherwise. Run A timed
-# CUDA C++ of the same layouts, run B these programs at commit ed3da11. "Twice" is the layout that
-# reads a row twice, and holds nothing.
+# torch.add(x, 1, out=y) moved as many bytes in the same run: one card differs from the next.
+# Inputs go round through more than L2 unless "hot" is said. Tensors are bf16 with a weight of bf16
+# unless said otherwise. Run A timed CUDA C++ of the same layouts, run B these programs at commit
+# ed3da11. "Twice" is the layout that reads a row twice, and holds nothing.
 
 Placing = Literal["registers", "on_chip", "streaming"]
 
@@ -76,7 +80,10 @@ def choose(
     make = _registers if placing == "registers" else _on_chip
     few = make(op, n, dtype, aligned, arch)
     many = _many(op, n, dtype, aligned, arch)
-    if many is None or many == few:
+    # All kernels of a program are launched in the first one's clusters: see splits.py.
+    if many is None or many == few or many.cluster != few.cluster:
+        return Choice(few)
+    if many.shared_bytes(dtype) > shared_limit(arch):
         return Choice(few)
     shaped = 3 if op.added else 1
     written = "float8_e4m3fn" if op.quantized else dtype
@@ -104,10 +111,11 @@ def _registers(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> Confi
     vector, phased = layout(n, dtype, aligned)
     chunks = _chunks(n, vector, phased)
     if vector * ITEMSIZE[dtype] < 8:
-        return _narrow(n, vector)
-    # 262144x128 (33.4): 8 lanes of 2 accesses 33.6, 16 of 1 33.6, 4 of 4 34.9
+        return _narrow(op, n, vector, dtype)
+    # 262144x128 (33.4): 16 lanes of 1 access 33.5, 8 of 2 33.9, 4 of 4 34.9; another card (33.7)
+    #   33.8 and 34.1
     if chunks <= 64:
-        lanes = _power_of_two(-(-chunks // 2))
+        lanes = power_of_two(chunks if chunks <= 16 else -(-chunks // 2))
         return RowConfig(lanes, 128 // lanes, vector, True)
     # fused_add_rms_norm 2048x4096 (19.5): 128 threads of 4 accesses 17.9, 256 of 2 18.7; 4096x7168
     #   (56.7): 448 of 2 56.9, 224 of 4 58.5
@@ -125,7 +133,9 @@ def _registers(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> Confi
     accesses = max(-(-chunks // (most + 32)), several)
     if chunks <= 128:
         accesses = 2
-    lanes = _whole_warps(-(-chunks // accesses))
+    elif op.statistics == "layer" and vector * ITEMSIZE[dtype] == ACCESS_BYTES and not phased:
+        accesses = _fitting(op, chunks, dtype, accesses)
+    lanes = whole_warps(-(-chunks // accesses))
     # A quantized row's products are kept in float32: 64 registers a thread are enough, but the
     # compiler takes up to 96. Where some threads' last access is outside the row, they are not:
     # 15001 of a sum spilled 96 bytes with a weight of float32.
@@ -145,18 +155,45 @@ def _registers(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> Confi
     )
 
 
-def _narrow(n: int, vector: int) -> RowConfig:
+def _fitting(op: RowOp, chunks: int, dtype: str, accesses: int) -> int:
+    """Accesses of each of up to 512 threads, so that few are outside of the row; ``accesses`` where
+    nothing else was measured.
+
+    layer_norm 2048x4544 (10.8): 3 accesses 14.5, 2 14.0, 4 16.8; hot (7.4) 11.1, 11.9, 13.1.
+    ada_layer_norm 8192x2432 (20.4): 2 26.7, 5 26.9, 4 32.0; 4096x1152 (6.6): 5 9.1, 3 9.2, 2 9.1;
+    hot (4.0) 6.4, 7.9, 8.0; 4096x3072 (13.6): 4 16.7, 2 17.4; 3520x4096 (15.5): 4 18.3, 2 19.1.
+    ada_layer_norm_zero 4096x1152 (13.2): 2 13.6, 3 16.2; 8192x2432 (40.9): 2 42.2, 5 45.2, 4 47.2.
+    """
+    if dtype == "float32":
+        return accesses
+    found, fewest = accesses, 0
+    for each in (4, 2) if op.added else (4, 3, 2, 5):
+        lanes = whole_warps(-(-chunks // each))
+        made = lanes * each
+        if lanes <= 512 and -(-chunks // lanes) == each and (not fewest or made < fewest):
+            found, fewest = each, made
+    return found
+
+
+def _narrow(op: RowOp, n: int, vector: int, dtype: str) -> RowConfig:
     """Rows of accesses that are less than 8 bytes: more of them a thread."""
     chunks = -(-n // vector)
     if chunks <= 512:
-        lanes = min(_power_of_two(-(-chunks // 4)), 32)
+        # RMSNorm 8192x511 (6.1): 128 lanes of 4 accesses 7.6, 64 of 8 8.5, 32 of 16 9.6; hot (3.7)
+        #   6.5, 7.0 and 7.0
+        # layer_norm 50176x261 of float32 (26.9): 32 lanes 31.9, 64 43.7, 96 40.6
+        short = op.statistics == "rms" and not (op.added or op.quantized) and dtype != "float32"
+        lanes = min(power_of_two(-(-chunks // 4)), 128 if short and chunks > 256 else 32)
     else:
-        lanes = min(_whole_warps(-(-chunks // 16)), 256)
+        lanes = min(whole_warps(-(-chunks // 16)), 256)
     return RowConfig(lanes, max(128 // lanes, 1), vector, early=chunks <= 8 * lanes)
 
 
-def _many(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> WideConfig | None:
-    """The layout that holds nothing, and reads its rows again from L1; None where it is no gain.
+def _many(
+    op: RowOp, n: int, dtype: str, aligned: bool, arch: str
+) -> WideConfig | GroupConfig | None:
+    """The layout that holds nothing, and reads its rows again from L1; of wide rows that of several
+    in a cluster; None where neither is a gain.
 
     That the first read asks the caches to keep the row, and the second to let it go, is what makes
     it fast: 32768x8192 in run A (252.0) took 250.1 so, and 259.2 with plain reads.
@@ -166,8 +203,10 @@ def _many(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> WideConfig
     if arch not in _CLUSTERS or phased:
         return None
     widest = 32 * 1024 if op.quantized else 64 * 1024
-    if vector * ITEMSIZE[dtype] < ACCESS_BYTES or not 6 * 1024 <= size <= widest:
+    if vector * ITEMSIZE[dtype] < ACCESS_BYTES or size < 6 * 1024:
         return None
+    if size > widest:
+        return group(op, n, dtype)
     chunks = n // vector
     if op.quantized:
         # rms_norm_per_token_quant, accesses of 4 in one group and room for 1536 threads, against 2
@@ -181,7 +220,7 @@ def _many(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> WideConfig
         # one fits wait at their barriers.
         if chunks % 64 and op.added:
             room = 1280
-        if _whole_warps(-(-chunks // accesses)) > room // 2:
+        if whole_warps(-(-chunks // accesses)) > room // 2:
             return None
     elif op.added:
         # fused_add_rms_norm 32768x4096 (252.7): 256 threads of 2, 6 blocks 251.7, 8 blocks 252.5,
@@ -190,9 +229,24 @@ def _many(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> WideConfig
         accesses, unroll, room = 2, 2, 1536
     elif op.statistics == "layer":
         # layer_norm 32768x4096 (125.9): 128 threads of 4, 12 blocks, in one group 129.7, in groups
-        #   of 2 130.8, 256 threads 143.3; registers 135.1. ada_layer_norm 75600x5120 (361.7): 160
-        #   threads, 9 blocks 381.1, 12 blocks 419.7, 320 threads 504.2; registers 485.5
-        accesses, unroll, room = 4, 2 if op.modulated else 4, 1536
+        #   of 2 130.8, 256 threads 143.3; registers 135.1
+        # ada_layer_norm 75600x5120 (363.5): 160 threads of 4, 8 blocks 369.3, 9 blocks, which spill
+        #   419.7, 320 threads 466.9. 27280x3072 (160.7): 192 of 2 151.7, 96 of 4 with 16 blocks
+        #   168.5
+        accesses, unroll, room = 4, 4, 1536
+        if op.modulated and chunks <= 512:
+            accesses, unroll = 2, 2
+        elif op.modulated:
+            unroll, room = 2, 1280
+        elif dtype == "float32":
+            # 8192x1600 (26.3): registers 27.7, 128 threads in groups of 2 29.5, in one group, which
+            #   spills, 55.0
+            if chunks <= 512:
+                return None
+            unroll = 2
+        elif chunks % 128:
+            # 2048x4544 (10.8): 288 threads of 2 14.6, 160 of 4, which spill, 23.7
+            accesses, unroll = 2, 2
     else:
         # 512 threads of 2 took 249.5 at 32768x8192 (251.3), 256 of 4 260.8; 16384x8192 of float32
         #   (253.0): 1024 of 2 250.0, 512 of 4 255.5; run A, 16384x16384 (252.8): 512 of 4 253.6;
@@ -204,7 +258,7 @@ def _many(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> WideConfig
             accesses = 4
     most = 1024
     accesses = max(accesses, -(-chunks // (most * unroll)) * unroll)
-    threads = _whole_warps(-(-chunks // accesses))
+    threads = whole_warps(-(-chunks // accesses))
     return WideConfig(
         threads,
         vector,
@@ -225,13 +279,13 @@ def _on_chip(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> Config:
     size = n * ITEMSIZE[dtype]
     chunks = _chunks(n, vector, phased)
     full = vector * ITEMSIZE[dtype] == ACCESS_BYTES
-    if arch in _CLUSTERS and not op.quantized and full and not phased:
-        split = _split(op, chunks, size, vector)
-        if split is not None:
-            return split
+    if arch in _CLUSTERS and full and not phased:
+        clustered = split(op, n, dtype)
+        if clustered is not None:
+            return clustered
     cluster = 1
     if arch in _CLUSTERS:
-        cluster = min(_power_of_two(-(-size // (256 * 1024))), MAX_CLUSTER)
+        cluster = min(power_of_two(-(-size // (256 * 1024))), MAX_CLUSTER)
     unroll = 8 if vector == 1 else 4
     threads, in_registers = (512, 0) if size <= 64 * 1024 else (1024, 4)
     if not full:
@@ -252,93 +306,6 @@ def _on_chip(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> Config:
     return holding(in_registers, unroll)
 
 
-def _split(op: RowOp, chunks: int, size: int, vector: int) -> Config | None:
-    """A row in a cluster of blocks; None where one block is as fast, or nothing was measured.
-
-    Several blocks on each multiprocessor, so that some read while others write. All rows have one
-    layout: TileLang 0.1.15 launches every kernel of a program in the first one's clusters, so that
-    few rows cannot have clusters of another size than many.
-    """
-    wide = vector * 4 == ACCESS_BYTES  # float32
-    if size <= 64 * 1024 or (wide and size <= 128 * 1024):
-        # 8192x32768 of float32 (505.9): one block of 1024 514.7, a cluster of 4 of 512 513.6
-        return None
-    if op.statistics == "layer":
-        # layer_norm 4096x65536 (251.3): a cluster of 2 of 512, all in shared memory in one group
-        #   291.8, 4 accesses of 8 in registers 309.5; one block of 1024 314.3; a cluster of 8 of
-        #   256 in registers 357.7
-        if op.added or op.modulated or wide or size > 128 * 1024:
-            return None
-        return _halves(chunks, vector, 2, in_registers=0, unroll=8, hints=True)
-    if op.added:
-        # fused_add_rms_norm 4096x40960 (317.2): 320 threads of 4 accesses in a cluster of 4, 2
-        #   blocks 322.5; 160 in one of 8 335.2; one block of 1024 328.6
-        # 2048x65536 (254.2): 256 in a cluster of 8, 3 blocks 262.1; 512 in one of 4 281.7; one
-        #   block of 1024 280.1
-        # 2048x131072 (503.6): a cluster of 2 of 512 of 16 549.7, 2 of its blocks 580.2; 512 of 4
-        #   in one of 8 578.4; one block of 1024 603.7
-        if size > 128 * 1024:
-            cluster = 2 if size <= 256 * 1024 else MAX_CLUSTER
-            return _halves(chunks, vector, cluster, blocks=1, hints=True)
-        cluster = min(_power_of_two(-(-chunks // 1280)), MAX_CLUSTER)
-        return _quarters(chunks, vector, cluster, 768)
-    if size <= 128 * 1024:
-        # RMSNorm 4096x65536 (251.3): a cluster of 2 of 512 of 8 accesses 258.3, one block of 1024
-        #   260.4, a cluster of 8 of 256 of 4 269.2, one block of 512 of 16 274.3
-        return _halves(chunks, vector, 2, hints=True)
-    if size <= 256 * 1024 and wide:
-        # 4096x65536 of float32 (506.1): 512 of 4 in a cluster of 8 530.1, one block of 1024 546.3
-        return _quarters(chunks, vector, MAX_CLUSTER, 1024)
-    # 8192x131072 (1001.9): a cluster of 2 of 512 of 16 accesses 1051.3, with hints 1063.9 and
-    #   1085.7; one block of 1024 1073.5, without hints 1094.0; a cluster of 8 of 512 of 4 1168
-    # 2048x262144 (501.1): a cluster of 8 of 512 of 8 547.3, with hints 542.9 and 551.1; of 256 of
-    #   16 540.9 and 556.1; a cluster of 2 of 1024 545.2, without hints 567.7
-    return _halves(chunks, vector, 2 if size <= 256 * 1024 else MAX_CLUSTER)
-
-
-def _quarters(chunks: int, vector: int, cluster: int, room: int) -> RowConfig:
-    """Four accesses of each thread, in registers; blocks of up to ``room`` threads in all."""
-    threads = _whole_warps(-(-chunks // (cluster * 4)))
-    return RowConfig(
-        threads,
-        1,
-        vector,
-        early=True,
-        cluster=cluster,
-        blocks_per_sm=max(room // threads, 1),
-        load="no_l1",
-        columns="const_no_l1",
-        store="streaming",
-    )
-
-
-def _halves(
-    chunks: int,
-    vector: int,
-    cluster: int,
-    *,
-    in_registers: int = 4,
-    unroll: int = 4,
-    blocks: int = 2,
-    hints: bool = False,
-) -> WideConfig:
-    """Blocks of 512 threads, two on each multiprocessor where they fit."""
-    every = -(-chunks // (512 * cluster))
-    in_shared = max(-(-(every - in_registers) // unroll), 1) * unroll
-    return WideConfig(
-        512,
-        vector,
-        in_registers,
-        in_shared,
-        unroll,
-        cluster=cluster,
-        blocks_per_sm=blocks if in_shared <= 12 else 1,
-        load="no_l1" if hints else "none",
-        columns="const_no_l1" if hints else "const",
-        store="streaming" if hints else "none",
-    )
-
-
 def _streaming(n: int, dtype: str, aligned: bool, arch: str) -> WideConfig:
     """Any width: as much as fits in shared memory, the rest read again."""
     vector, phased = layout(n, dtype, aligned)
@@ -353,12 +320,3 @@ def _streaming(n: int, dtype: str, aligned: bool, arch: str) -> WideConfig:
 def _chunks(n: int, vector: int, phased: bool) -> int:
     """The most accesses that a row of ``n`` can touch."""
     return -(-(n + (vector - 1 if phased else 0)) // vector)
-
-
-def _power_of_two(value: int) -> int:
-    """The smallest power of two that is at least ``value``."""
-    return 1 << max(value - 1, 0).bit_length()
-
-
-def _whole_warps(threads: int) -> int:
-    return -(-threads // 32) * 32

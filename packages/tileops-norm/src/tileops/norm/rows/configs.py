@@ -15,10 +15,13 @@ __all__ = [
     "MAX_WIDTH",
     "Build",
     "Config",
+    "GroupConfig",
     "Hint",
     "RowConfig",
     "WideConfig",
+    "power_of_two",
     "shared_limit",
+    "whole_warps",
 ]
 
 ITEMSIZE = {"float16": 2, "bfloat16": 2, "float32": 4, "float8_e4m3fn": 1}
@@ -31,6 +34,9 @@ ACCESS_BYTES = 16
 
 #: The widest cluster that every card with clusters can launch.
 MAX_CLUSTER = 8
+
+#: Rows that may share a cluster.
+GROUP_ROWS = (1, 2, 4, 8)
 
 #: Shared memory that one block may use, bytes, by architecture (CUDA programming guide, "technical
 #: specifications per compute capability"); an architecture that is not listed gets the smallest.
@@ -116,8 +122,6 @@ class WideConfig:
             a multiple of it.
         cluster: blocks that share a row.
         phased: as in RowConfig.
-        asynchronous: whether shared memory is filled by ``cp.async``, where nothing is added to x,
-            or by loads and stores.
         early: as in RowConfig; only where all of the row is in shared memory.
         backwards: whether what is read again is read from its end on.
         again: how the reads that come again treat the caches.
@@ -131,7 +135,6 @@ class WideConfig:
     unroll: int
     cluster: int = 1
     phased: bool = False
-    asynchronous: bool = False
     early: bool = False
     backwards: bool = False
     blocks_per_sm: int = 1
@@ -168,7 +171,82 @@ class WideConfig:
         return held + 5 * 4 * warps + 16 + 1024
 
 
-Config = RowConfig | WideConfig
+@dataclass(frozen=True)
+class GroupConfig:
+    """Several rows in a cluster of blocks: in registers, and the rest in shared memory.
+
+    A thread's accesses are counted row by row, each row's from the first on. Rows fill the blocks'
+    accesses: ``n`` is what the threads of a cluster read of a row, and no less.
+
+    Attributes:
+        threads: threads of a block.
+        vector: elements of one access.
+        rows: rows that share a cluster; one of GROUP_ROWS.
+        in_registers: accesses of each thread that stay in registers, the first ones.
+        in_shared: accesses of each thread that go to shared memory, all others.
+        unroll: accesses of these that are read together, of one row.
+        cluster: blocks that share the rows; 2 or more.
+        early: accesses of the weight that are read before the statistics are known; half as many
+            of one in float32 beside rows of half precision, and 3 at most where it has an offset.
+        blocks_per_sm, load, columns, store: as in RowConfig.
+    """
+
+    threads: int
+    vector: int
+    rows: int
+    in_registers: int
+    in_shared: int
+    unroll: int
+    cluster: int
+    early: int
+    blocks_per_sm: int = 1
+    load: Hint = "none"
+    columns: Hint = "const"
+    store: Hint = "none"
+
+    @property
+    def lanes(self) -> int:
+        return self.threads
+
+    @property
+    def again(self) -> Hint:
+        return self.load
+
+    @property
+    def phased(self) -> bool:
+        return False
+
+    def accesses(self, n: int) -> int:
+        """Accesses that each thread makes to cover a row of ``n``."""
+        return -(-_chunks(n, self) // (self.threads * self.cluster))
+
+    def unheld(self, n: int) -> str:
+        """Why the layout is not one of rows of ``n``; empty where it is."""
+        every = self.accesses(n)
+        if self.rows not in GROUP_ROWS:
+            # A warp's lanes are shared out among the rows: with 3, lanes of no row were left, which
+            # sent numbers that no block expected, over its barrier. The card waited for ever.
+            return f"rows must be one of {GROUP_ROWS}, not {self.rows}"
+        if self.threads % 32 or not 2 <= self.cluster <= MAX_CLUSTER:
+            return "blocks are whole warps, and 2 to 8 of them a cluster"
+        if n != every * self.threads * self.cluster * self.vector:
+            return "rows must fill all accesses"
+        if self.rows * every != self.in_registers + self.in_shared:
+            return f"a thread has {self.rows * every} accesses to keep"
+        if every % self.unroll or self.in_registers % self.unroll:
+            return f"unroll must divide in_registers, and the {every} accesses of a row"
+        if not 0 <= self.early <= every:
+            return f"a thread has {every} accesses of the weight"
+        return ""
+
+    def shared_bytes(self, dtype: str) -> int:
+        """Shared memory that a block needs, in whole KiB what the exchange takes of it."""
+        held = self.in_shared * self.threads * self.vector * ITEMSIZE[dtype]
+        found = 4 * self.rows * (self.threads // 32 + self.cluster) + 8
+        return held + -(-found // 1024) * 1024
+
+
+Config = RowConfig | WideConfig | GroupConfig
 
 
 @dataclass(frozen=True)
@@ -205,3 +283,13 @@ def _chunks(n: int, config: Config) -> int:
 def shared_limit(arch: str) -> int:
     """Bytes of shared memory that one block may use on ``arch``."""
     return SHARED_BYTES.get(arch, min(SHARED_BYTES.values()))
+
+
+def power_of_two(value: int) -> int:
+    """The smallest power of two that is at least ``value``."""
+    return 1 << max(value - 1, 0).bit_length()
+
+
+def whole_warps(threads: int) -> int:
+    """``threads``, rounded up to whole warps."""
+    return -(-threads // 32) * 32

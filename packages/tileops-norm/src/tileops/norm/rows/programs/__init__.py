@@ -11,14 +11,15 @@ Launched with what ``parameters`` names: addresses and sizes as int64, numbers a
 its shape: each element is read by the thread that writes it, before it does.
 
 Every offset is computed in 64 bits. A row is computed by one block, or by one cluster of blocks,
-so rows are independent of M.
+which may have several of them: no row depends on another, nor on M but for the layout of many rows.
 """
 
 from types import SimpleNamespace
 from typing import Any
 
-from tileops.norm.rows.configs import Build, Config, RowConfig
+from tileops.norm.rows.configs import Build, Config, GroupConfig, RowConfig
 from tileops.norm.rows.ops import RowOp
+from tileops.norm.rows.programs.grouped import grouped_rows
 from tileops.norm.rows.programs.registers import rows_in_registers
 from tileops.norm.rows.programs.wide import wide_rows
 
@@ -61,6 +62,8 @@ def parameters(op: RowOp, build: Build) -> tuple[str, ...]:
 def _body(op: RowOp, build: Build, config: Config) -> Any:
     if isinstance(config, RowConfig):
         return rows_in_registers(op, build, config)
+    if isinstance(config, GroupConfig):
+        return grouped_rows(op, build, config)
     return wide_rows(op, build, config)
 
 

@@ -278,26 +278,21 @@ __device__ __forceinline__ int64_t shared_row(int64_t row, int64_t rows, int64_t
   return row / rows;
 }
 
-__device__ __forceinline__ uint32_t shared_address(const void *p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-
-// Copies into shared memory that go on while the thread does something else.
-template <int kBytes, int kHint> __device__ __forceinline__ void fetch(void *to, int64_t from) {
-  const uint32_t at = shared_address(to);
-  if constexpr (kBytes < 16) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;"
-                 : : "r"(at), "l"(from), "n"(kBytes) : "memory");
-  } else if constexpr (kHint == kFirst || kHint == kLast || kHint == kNoL1First) {
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;"
-                 : : "r"(at), "l"(from), "l"(policy<kHint>()) : "memory");
-  } else {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(at), "l"(from) : "memory");
+// mean = that of the warp's ``cells`` numbers, of which each thread has the sum in ``mean``;
+// distance = the sum of their distances from it. What an addition rounds off is kept by Knuth's
+// two-sum, so that all lanes get the same bits.
+__device__ __forceinline__ void mean_of_warp(float *mean, float *distance, float cells) {
+  float high = *mean, low = 0.0f;
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const float other = __shfl_xor_sync(0xffffffffu, high, step);
+    const float sum = high + other, part = sum - high;
+    low += __shfl_xor_sync(0xffffffffu, low, step);
+    low += (high - (sum - part)) + (other - part);
+    high = sum;
   }
-}
-
-__device__ __forceinline__ void await_fetched() {
-  asm volatile("cp.async.wait_all;" : : : "memory");
+  *mean = high / fmaxf(cells, 1.0f);
+  *distance = fmaf(-*mean, cells, high) + low;
 }
 
 // The largest over a row's threads: kLanes of each of kCluster blocks, which kRows rows share. Only

@@ -245,8 +245,6 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
         slice_size=slice_size,
         whole=whole,
         has=has,
-        inside=inside,
-        address=lambda at, i: address(line(at, "x"), at, i),
         counted=counted,
         read_columns=read_columns,
         read_rows=read_rows,

@@ -74,6 +74,16 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
             barrier=T.alloc_shared((1,), "uint64") if config.cluster > 1 else None,
         )
 
+    def row_state(at: Place) -> Any:
+        """What a thread keeps of one of several rows; their columns are not among it."""
+        return SimpleNamespace(
+            a=at.a,
+            at=at,
+            values=T.alloc_local((1, config.vector), "float32"),
+            factor=T.alloc_local((1,), "float32"),
+            largest=T.alloc_local((1,), "float32"),
+        )
+
     @T.macro
     def begin(s, at):
         if config.cluster > 1:
@@ -101,7 +111,10 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
             s.mean[0] = 0.0
             stats.add_up(held, count, s.mean)
             s.cells[0] = stats.elements(at, i, count)
-            stats.warp_mean(s.mean, s.cells)
+            stats.warp_mean(s.mean, s.cells, s.distance)
+            if stats.summed:
+                # Else the floats wait for the mean in registers, of which there are too few.
+                move.keep_packed(held, count, dtype, s.mean)
 
     @T.macro
     def add(s, held, count, at, i):
@@ -160,6 +173,10 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
         layer=layer,
         place=place,
         state=state,
+        row_state=row_state,
+        columns=lambda count, at: columns(kinds, count, at),
+        stats=stats,
+        normalize=normalize,
         begin=begin,
         begin_mean=begin_mean,
         add=add,

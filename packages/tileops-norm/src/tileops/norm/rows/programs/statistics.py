@@ -10,14 +10,20 @@ mean that is large beside the variance costs no digits of y. Nor does a first pa
 far from the rest's: that distance is a part of the variance itself. Where a warp's first part is
 one ``k``-th of what it has, its sum of squares is at most ``k`` times what is left of it.
 
-Half-precision rows whose warps take the mean of all that they hold do without the correction:
-what the rounding of a float32 mean may change is far below a step of theirs.
+Half-precision rows in registers, whose warps take the mean of all that they hold, do without the
+correction: what the rounding of a float32 mean may change is far below a step of theirs.
+
+Wider ones, of which a warp reads all at once, have it without a look at each element: what a warp's
+mean lost to rounding is known from its threads' sums, which the warp adds up to twice float32's
+digits. Such a sum is of up to 64 numbers, of 11 digits at most. It is exact, unless one of them is
+below a 64th of another: then those two alone are as much of the variance as their distance, and the
+roundings of all such sums move the mean by at most 200 * 2**-24 of the row's deviation.
 """
 
 from types import SimpleNamespace
 from typing import Any
 
-from tileops.norm.rows.configs import Config, RowConfig
+from tileops.norm.rows.configs import Config, RowConfig, WideConfig
 from tileops.norm.rows.ops import RowOp
 
 __all__ = ["statistics"]
@@ -33,6 +39,14 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
     # Lanes that add up what the warps found, each that of one warp or of every 32nd.
     width = min(1 << (parts - 1).bit_length(), 32)
     corrected = dtype == "float32" or not isinstance(config, RowConfig)
+    # Whether the correction is known from the threads' sums.
+    summed = (
+        isinstance(config, WideConfig)
+        and dtype != "float32"
+        and config.in_registers == 0
+        and config.unroll == config.accesses(n)
+        and config.unroll * vector <= 64
+    )
     kinds = 1 + op.quantized if op.statistics == "rms" else 2 + corrected + (not moves.even)
     full = config.accesses(n) * min(lanes, 32) * vector
 
@@ -157,10 +171,20 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
         return T.cast(found, "float32")
 
     @T.macro
-    def warp_mean(total, cells):
-        """total = the mean of what the warp added up, ``cells`` elements."""
-        over_lanes(total, min(lanes, 32))
-        total[0] = total[0] / T.max(cells[0], 1.0)
+    def warp_mean(total, cells, distance):
+        """total = the mean of what the warp added up, ``cells`` elements; where it is all that the
+        warp has, distance may be the sum of their distances from it."""
+        if summed:
+            T.call_extern(
+                "handle",
+                "rows::mean_of_warp",
+                T.address_of(total[0]),
+                T.address_of(distance[0]),
+                cells[0],
+            )
+        else:
+            over_lanes(total, min(lanes, 32))
+            total[0] = total[0] / T.max(cells[0], 1.0)
 
     @T.macro
     def add_distances(held, count, mean, distance, square, at, i):
@@ -174,16 +198,17 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
                 gap[0] = T.cast(held[k, v], "float32") - mean[0]
                 if not moves.whole(i + k):
                     gap[0] = T.if_then_else(moves.has(at, i + k, v), gap[0], 0.0)
-                if corrected:
+                if corrected and not summed:
                     part[0] += gap[0]
                 part[1] += gap[0] * gap[0]
-            distance[0] += part[0]
+            if corrected and not summed:
+                distance[0] += part[0]
             square[0] += part[1]
 
     @T.macro
     def join(mean, distance, square, cells, low, box, barrier, at, eps):
         """mean + low = the row's mean, square = 1 / sqrt(variance + eps)."""
-        if corrected:
+        if corrected and not summed:
             over_lanes(distance, min(lanes, 32))
         over_lanes(square, min(lanes, 32))
         if parts > 1:
@@ -234,6 +259,7 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
         announce=announce,
         kinds=kinds,
         corrected=corrected,
+        summed=summed,
         add_squares=add_squares,
         larger=larger,
         reciprocal_rms=reciprocal_rms,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tileops.norm.rows.configs import HINTS, ITEMSIZE, Build, WideConfig
+from tileops.norm.rows.configs import Build, WideConfig
 from tileops.norm.rows.ops import RowOp
 from tileops.norm.rows.programs.device import SOURCE
 from tileops.norm.rows.programs.parts import parts
@@ -14,8 +14,8 @@ def wide_rows(op: RowOp, build: Build, config: WideConfig) -> Any:
     """A row in one block, or in one cluster: part in registers, part in shared memory, or neither.
 
     What is in neither is read again for each further pass, from the caches where they still have
-    it. Each thread reads back only what it stored or fetched itself, so shared memory needs no
-    barrier of its own.
+    it. Each thread reads back only what it stored itself, so shared memory needs no barrier
+    of its own.
     """
     import tilelang.language as T
 
@@ -25,9 +25,6 @@ def wide_rows(op: RowOp, build: Build, config: WideConfig) -> Any:
     move = part.move
     first, chunks = config.in_registers, config.in_shared // unroll
     rest = config.streamed(build.n) // unroll
-    asynchronous = (
-        config.asynchronous and not op.added and not config.phased and vector * ITEMSIZE[dtype] >= 4
-    )
     # What stays in registers is not used before the rest was read, so that it may be on its way
     # all that time; but a sum is written at once, and what is added need not be kept.
     late = first > 0 and chunks + rest > 0 and not op.added
@@ -63,28 +60,11 @@ def wide_rows(op: RowOp, build: Build, config: WideConfig) -> Any:
         return tuple(range(chunks)) if op.quantized and config.early else T.serial(chunks)
 
     @T.macro
-    def fetch(stash, at):
-        """Ask for all of the row that goes to shared memory."""
-        for c in T.serial(chunks):
-            for u in T.unroll(unroll):
-                if move.inside(at, first + c * unroll + u):
-                    T.call_extern(
-                        "handle",
-                        f"rows::fetch<{vector * ITEMSIZE[dtype]}, {HINTS.index(config.load)}>",
-                        T.address_of(stash[c, u, at.thread, 0]),
-                        move.address(at, first + c * unroll + u),
-                    )
-
-    @T.macro
     def take_back(stash, c, moving, at):
-        """moving = what was stored, or fetched: zeros outside of the row."""
+        """moving = what was stored."""
         for u in T.unroll(unroll):
-            if not asynchronous or move.inside(at, first + c * unroll + u):
-                for v in T.vectorized(vector):
-                    moving[u, v] = stash[c, u, at.thread, v]
-            else:
-                for v in T.vectorized(vector):
-                    moving[u, v] = T.cast(0, dtype)
+            for v in T.vectorized(vector):
+                moving[u, v] = stash[c, u, at.thread, v]
 
     @T.macro
     def again(visit, s, held, moving, stash, at):
@@ -131,8 +111,6 @@ def wide_rows(op: RowOp, build: Build, config: WideConfig) -> Any:
             s = part.state(chunks * unroll if config.early else max(unroll, first), 0, at)
 
             part.begin(s, at)
-            if asynchronous:
-                fetch(stash, at)
             if config.early:
                 move.read_columns(s.columns, chunks * unroll, at, 0)
             if first > 0:
@@ -140,18 +118,11 @@ def wide_rows(op: RowOp, build: Build, config: WideConfig) -> Any:
             if first > 0 and not late:
                 part.begin_mean(s, held, first, at, 0)
                 measure(s, held, first, at, 0)
-            if asynchronous:
-                T.call_extern("handle", "rows::await_fetched")
             for c in stashed():
-                if asynchronous:
-                    take_back(stash, c, moving, at)
-                    if columns_first:
-                        move.read_columns(s.columns, unroll, at, first + c * unroll)
-                else:
-                    take(s, moving, unroll, first + c * unroll, at, True)
-                    for u in T.unroll(unroll):
-                        for v in T.vectorized(vector):
-                            stash[c, u, at.thread, v] = moving[u, v]
+                take(s, moving, unroll, first + c * unroll, at, True)
+                for u in T.unroll(unroll):
+                    for v in T.vectorized(vector):
+                        stash[c, u, at.thread, v] = moving[u, v]
                 if first == 0 and c == 0:
                     part.begin_mean(s, moving, unroll, at, 0)
                 if late and c == 0:

@@ -1,0 +1,196 @@
+"""The layouts of rows: they cover every width, and are those that were measured to be fastest."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from tileops.norm.rows import choices, configs, ops
+from tileops.norm.rows.configs import GroupConfig, RowConfig, WideConfig
+
+from .test_row_programs import OPS
+
+DTYPES = ("float16", "bfloat16", "float32")
+PLACINGS = ("registers", "on_chip", "streaming")
+ARCHS = ("sm_80", "sm_89", "sm_90a", "sm_100a", "sm_unheard_of")
+#: The neighbours of everything at which a layout may change, and much of what is between.
+WIDTHS = sorted(
+    {
+        w
+        for w in (
+            *range(1, 300),
+            *range(300, 4200, 37),
+            *(
+                w + d
+                for p in range(8, 19)
+                for w in (2**p, 3 * 2 ** (p - 1), 5 * 2 ** (p - 2))
+                for d in (-8, -1, 0, 1, 8)
+            ),
+        )
+        if w <= configs.MAX_WIDTH
+    }
+)
+
+
+def assert_valid(config: Any, n: int, dtype: str, aligned: bool, arch: str, where: Any) -> None:
+    """The layout reaches the whole row, and is one that CUDA can launch and memory can serve."""
+    chunks = math.ceil((n + (config.vector - 1 if config.phased else 0)) / config.vector)
+    assert config.accesses(n) * config.lanes * config.cluster >= chunks, where
+    assert config.vector * configs.ITEMSIZE[dtype] <= configs.ACCESS_BYTES, where
+    if not aligned:
+        assert (config.vector, config.phased) == (1, False), where
+    # Rows start where an access may, or are phased with accesses of 16 bytes.
+    if config.phased:
+        assert config.vector * configs.ITEMSIZE[dtype] == configs.ACCESS_BYTES, where
+    else:
+        assert n % config.vector == 0, where
+    lanes = config.lanes
+    assert lanes % 32 == 0 or (lanes < 32 and 32 % lanes == 0), where
+    # Rows of a cluster are those of all its threads.
+    threads = lanes * (config.rows if config.cluster == 1 else 1)
+    assert 1 <= threads <= 1024, where
+    assert threads * config.blocks_per_sm <= 2048, where
+    assert config.cluster in (1, 2, 4, 8), where
+    assert config.cluster == 1 or arch.startswith(("sm_9", "sm_10")), where
+    if isinstance(config, RowConfig):
+        assert config.cluster == 1 or config.rows == 1, where
+        held = config.accesses(n) * config.vector * configs.ITEMSIZE[dtype]
+        assert held <= 128 or config.vector == 1, where
+        assert config.accesses(n) <= 128, where
+    else:
+        assert not isinstance(config, GroupConfig) or config.unheld(n) == "", where
+        assert config.in_registers % config.unroll == 0, where
+        assert config.in_shared % config.unroll == 0, where
+        assert config.in_registers * config.vector * configs.ITEMSIZE[dtype] <= 64, where
+        assert config.shared_bytes(dtype) <= configs.shared_limit(arch), where
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_width_has_a_layout(dtype: str, arch: str) -> None:
+    for op in OPS:
+        for aligned in (True, False):
+            for n in WIDTHS:
+                placing = choices.select(op, n, dtype, aligned, arch)
+                choice = choices.choose(placing, op, n, dtype, aligned, arch)
+                where = (op.name, n, aligned, placing, choice)
+                assert_valid(choice.config, n, dtype, aligned, arch, where)
+                if choice.many is not None:
+                    assert_valid(choice.many, n, dtype, aligned, arch, where)
+                    assert choice.many_rows > 1, where
+                    # TileLang 0.1.15 launches all of a program's kernels with one cluster.
+                    assert choice.many.cluster == choice.config.cluster, where
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("aligned", [True, False])
+def test_streaming_serves_every_width(dtype: str, aligned: bool) -> None:
+    """It is what is left where nothing else fits, whatever ``select`` finds to fit."""
+    for n in WIDTHS:
+        for arch in ("sm_80", "sm_90a"):
+            choice = choices.choose("streaming", ops.RMS_NORM, n, dtype, aligned, arch)
+            assert_valid(choice.config, n, dtype, aligned, arch, (n, choice))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_many_rows_share_a_cluster_where_they_fill_it(dtype: str) -> None:
+    """Of RMSNorm in half precision; wherever else the layout has no program, or was no gain."""
+    for op in OPS:
+        found = {
+            n
+            for n in WIDTHS
+            if isinstance(
+                choices.choose(choices.select(op, n, dtype), op, n, dtype).many, GroupConfig
+            )
+        }
+        filled = {65536, 131072, 262144}
+        assert found == (filled if op is ops.RMS_NORM and dtype != "float32" else set())
+
+
+@pytest.mark.parametrize(
+    ("op", "n", "dtype", "lanes", "accesses", "rows"),
+    [
+        (ops.RMS_NORM, 128, "bfloat16", 16, 1, 8),
+        (ops.RMS_NORM, 511, "bfloat16", 128, 4, 1),
+        (ops.LAYER_NORM, 261, "float32", 32, 9, 4),
+        (ops.LAYER_NORM, 1600, "float32", 128, 4, 1),
+        (ops.LAYER_NORM, 4096, "float16", 128, 4, 1),
+        (ops.LAYER_NORM, 4544, "bfloat16", 192, 3, 1),
+        (ops.ADA_LAYER_NORM, 1152, "float16", 32, 5, 4),
+        (ops.ADA_LAYER_NORM, 2432, "bfloat16", 160, 2, 1),
+        (ops.ADA_LAYER_NORM, 3072, "bfloat16", 96, 4, 1),
+        (ops.ADA_LAYER_NORM_ZERO, 1152, "float16", 96, 2, 1),
+        (ops.ADA_LAYER_NORM_ZERO, 2432, "bfloat16", 160, 2, 1),
+        (ops.ADA_LAYER_NORM_ZERO, 3072, "bfloat16", 96, 4, 1),
+    ],
+)
+def test_few_rows_have_the_layout_that_was_fastest(
+    op: Any, n: int, dtype: str, lanes: int, accesses: int, rows: int
+) -> None:
+    """Of those that were measured: a rule that moves must not move them in silence."""
+    config = choices.choose("registers", op, n, dtype).config
+    assert isinstance(config, RowConfig)
+    assert (config.lanes, config.accesses(n), config.rows) == (lanes, accesses, rows)
+
+
+@pytest.mark.parametrize(
+    ("op", "n", "dtype", "threads", "accesses", "unroll", "cluster", "blocks"),
+    [
+        (ops.LAYER_NORM, 4096, "bfloat16", 128, 4, 4, 1, 12),
+        (ops.LAYER_NORM, 4544, "bfloat16", 288, 2, 2, 1, 5),
+        (ops.ADA_LAYER_NORM, 3072, "bfloat16", 192, 2, 2, 1, 8),
+        (ops.ADA_LAYER_NORM, 5120, "bfloat16", 160, 4, 2, 1, 8),
+        (ops.RMS_NORM, 65536, "float32", 512, 4, 2, 8, 4),
+        (ops.LAYER_NORM, 131072, "bfloat16", 512, 8, 8, 4, 2),
+        (ops.LAYER_NORM, 262144, "bfloat16", 512, 8, 8, 8, 2),
+        (ops.FUSED_ADD_RMS_NORM, 40960, "bfloat16", 320, 4, 2, 4, 4),
+        (ops.FUSED_ADD_RMS_NORM, 65536, "bfloat16", 512, 4, 2, 4, 3),
+        (ops.FUSED_ADD_RMS_NORM, 131072, "bfloat16", 512, 4, 2, 8, 3),
+        (ops.FUSED_ADD_RMS_NORM, 262144, "bfloat16", 1024, 4, 4, 8, 1),
+        (ops.FUSED_ADD_RMS_NORM, 65536, "float32", 512, 4, 2, 8, 3),
+        (ops.FUSED_ADD_LAYER_NORM, 65536, "bfloat16", 512, 4, 2, 4, 3),
+        (ops.FUSED_ADD_LAYER_NORM, 131072, "bfloat16", 512, 4, 2, 8, 3),
+    ],
+)
+def test_many_rows_have_the_layout_that_was_fastest(
+    op: Any,
+    n: int,
+    dtype: str,
+    threads: int,
+    accesses: int,
+    unroll: int,
+    cluster: int,
+    blocks: int,
+) -> None:
+    """As for few."""
+    choice = choices.choose(choices.select(op, n, dtype), op, n, dtype)
+    config = choice.many or choice.config
+    assert isinstance(config, WideConfig)
+    found = (config.threads, config.accesses(n), config.unroll, config.cluster)
+    assert (*found, config.blocks_per_sm) == (threads, accesses, unroll, cluster, blocks)
+
+
+def test_long_rows_of_float32_that_layer_norm_reads_again_stay_in_registers() -> None:
+    """Up to 512 accesses; the layout that reads twice took twice the time at 8192x1600."""
+    assert choices.choose("registers", ops.LAYER_NORM, 1600, "float32").many is None
+    assert choices.choose("registers", ops.LAYER_NORM, 4096, "float32").many is not None
+
+
+def test_only_what_misses_wide_accesses_is_read_by_narrow_ones() -> None:
+    assert choices.layout(4096, "bfloat16", True) == (8, False)
+    assert choices.layout(4095, "bfloat16", True) == (8, True)
+    assert choices.layout(4095, "float32", True) == (4, True)
+    assert choices.layout(4095, "bfloat16", False) == (1, False)
+    # Eight bytes are wide enough, and short rows are not worth a phase.
+    assert choices.layout(4100, "bfloat16", True) == (4, False)
+    assert choices.layout(515, "float16", True) == (1, False)
+
+
+def test_choices_are_values() -> None:
+    """Equal questions give equal, hashable layouts: they are part of a kernel's identity."""
+    for placing in PLACINGS:
+        first, second = (choices.choose(placing, ops.LAYER_NORM, 4096, "float16") for _ in range(2))
+        assert first == second
+        assert hash(first) == hash(second)

@@ -1,0 +1,140 @@
+"""Rows that clusters of blocks share, on a GPU: one by one and by twos, full and not, exact."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from tileops.core import tilelang_backend
+from tileops.norm import (
+    FusedAddLayerNormFwdOp,
+    FusedAddRMSNormFwdOp,
+    LayerNormFwdOp,
+    RMSNormFwdOp,
+)
+from tileops.norm.rows import choices, configs, ops, programs
+
+from .formulas import check, rms_norm
+from .test_row_kernels import DTYPES, EPS, a_call, given_to, run, verify
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+needs_clusters = pytest.mark.skipif(
+    torch.cuda.is_available() and torch.cuda.get_device_capability()[0] not in (9, 10),
+    reason="needs clusters",
+)
+
+#: Widths whose rows fill a cluster, of which many rows share one by twos.
+GROUPED = (65536, 131072, 262144)
+
+
+@functools.cache
+def grouped(n: int, dtype: str, rows: int, weight: str | None, offset: bool) -> Any:
+    """A program of ``rows`` rows of RMSNorm in each cluster, for any number of rows."""
+    vector = configs.ACCESS_BYTES // configs.ITEMSIZE[dtype]
+    every = n // (512 * 8 * vector)
+    config = configs.GroupConfig(512, vector, rows, every, (rows - 1) * every, every, 8, every)
+    build = configs.Build(n, dtype, config, weight=weight, offset=offset)
+    return build, tilelang_backend.build(
+        lambda: programs.program(ops.RMS_NORM, build),
+        arch=tilelang_backend.device_arch(),
+        pass_configs=programs.PASS_CONFIGS,
+    )
+
+
+@needs_clusters
+@pytest.mark.parametrize("kind", [0, 1, 2])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("rows", [1, 2, 4])
+def test_groups_of_rows_match_float64(rows: int, dtype: torch.dtype, kind: int) -> None:
+    """A last group that has fewer rows, and calls of less than one group: what is past the last row
+    is neither read nor written. With a weight of the dtype, in float32 with an offset, and none."""
+    n = 32768 * (1 if dtype == torch.float32 else 2)
+    call = a_call(RMSNormFwdOp, n, dtype, kind)
+    name, weight = (
+        None if t is None else str(t).removeprefix("torch.") for t in (dtype, call.weight_dtype)
+    )
+    assert name is not None
+    build, built = grouped(n, name, rows, weight, call.weight_offset != 0.0)
+    words = list(programs.parameters(ops.RMS_NORM, build))
+    for m in (1, 2, 3, 133, 2049):
+        given = given_to(RMSNormFwdOp, call, m, 1, 0.0)
+        # A row more, which must stay as it is.
+        y = torch.full((m + 1, n), math.nan, device="cuda").to(dtype)
+        tensors = (*given.values(), y)
+        numbers = {"m": m, "eps": EPS, "offset": call.weight_offset}
+        places = {"x": "0", "weight": "1", "y": "2"}
+        used = {word: value for word, value in numbers.items() if word in words}
+        wanted = [word if word in used else places[word] for word in words]
+        launch = tilelang_backend.launcher(built.launch, torch.cuda.current_device(), wanted, used)
+        launch(*tensors)
+        torch.cuda.synchronize()
+        expected = rms_norm(given["x"], 1, EPS, given["weight"], call.weight_offset)
+        check(y[:m], expected, dtype)
+        assert bool(y[m].isnan().all())
+
+
+@needs_clusters
+@pytest.mark.parametrize("special", [math.nan, math.inf])
+@pytest.mark.parametrize("n", GROUPED)
+def test_a_rows_neighbours_in_its_group_are_as_without_it(n: int, special: float) -> None:
+    """Rows of NaN and infinity, at either place of a group: others get the same bits as before."""
+    call = a_call(RMSNormFwdOp, n, torch.bfloat16, 0)
+    arch = tilelang_backend.device_arch()
+    choice = choices.choose("on_chip", ops.RMS_NORM, n, "bfloat16", True, arch)
+    assert isinstance(choice.many, configs.GroupConfig)
+    rows = choice.many_rows + 1
+    given = given_to(RMSNormFwdOp, call, rows, 1, 0.0)
+    clean = run(RMSNormFwdOp, "on_chip", call, given)["y"]
+    check(clean, rms_norm(given["x"], 1, EPS, given["weight"], call.weight_offset), torch.bfloat16)
+    poisoned = torch.zeros(rows, dtype=torch.bool, device="cuda")
+    poisoned[[0, 3, 8, rows - 1]] = True
+    given["x"][poisoned, n // 3] = special
+    found = run(RMSNormFwdOp, "on_chip", call, given)["y"]
+    assert torch.equal(found[~poisoned], clean[~poisoned])
+    # A row of an infinity is zeros beside one NaN.
+    assert bool(found[poisoned].isnan().any(-1).all())
+    assert bool((found[poisoned].isnan() | (found[poisoned] == 0)).all())
+
+
+@needs_clusters
+@pytest.mark.parametrize("n", GROUPED)
+@pytest.mark.parametrize("op", [FusedAddRMSNormFwdOp, LayerNormFwdOp, FusedAddLayerNormFwdOp])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_wide_rows_in_clusters_match_float64(op: Any, n: int, dtype: torch.dtype) -> None:
+    """Full clusters, which have no guards; rows that fill none have."""
+    call = a_call(op, n, dtype, 0)
+    verify(op, "on_chip", call, 1)
+    verify(op, "on_chip", call, 7, inplace=True, mean=20.0)
+    verify(op, "on_chip", dataclasses.replace(call, n=n - 1000), 7)
+
+
+@pytest.mark.parametrize("n", [4096, 65536, 131072, 262144])
+def test_rows_that_are_all_but_constant_keep_their_digits(n: int) -> None:
+    """One element of float16 differs from the others by a step: the variance is far below what
+    float32 rounds off the mean, and is right all the same. A rounded mean alone would
+    be off by as much as y is."""
+    call = dataclasses.replace(a_call(LayerNormFwdOp, n, torch.float16, 0), eps=1e-12)
+    arch = tilelang_backend.device_arch()
+    placing = choices.select(ops.LAYER_NORM, n, "float16", True, arch)
+    rows = choices.choose(placing, ops.LAYER_NORM, n, "float16", True, arch).many_rows
+    given = given_to(LayerNormFwdOp, call, max(rows, 5), 1, 0.0)
+    given["x"].fill_(1001.0)
+    given["x"][:, n // 5] = 1001.5
+    out = run(LayerNormFwdOp, placing, call, given)["y"].double()
+    x, weight, bias = (given[k].double() for k in ("x", "weight", "bias"))
+    variance = x.var(-1, correction=0, keepdim=True)
+    terms = (x - x.mean(-1, keepdim=True)) / (variance + 1e-12).sqrt() * weight
+    expected = terms + bias
+    # 40 roundings of float32, what those of the threads' sums may move, and half a step of y's.
+    allowed = 40 * 2.0**-24 * (terms.abs() + bias.abs()) + 200 * 2.0**-24 * weight.abs()
+    allowed = allowed * (1 + 2.0**-11) + expected.abs() * 2.0**-11 + 2.0**-25
+    assert bool(((out - expected).abs() <= allowed).all())
