@@ -183,7 +183,8 @@ WRONG = [
     (
         AdaLayerNormFwdOp,
         (X, ROW, torch.randn(2, 1, 64)),
-        "shift has shape [2, 1, 64], but the signature needs [B, S, N] = [2, 3, 64]",
+        "shift has shape [2, 1, 64], but the signature needs [B, S, N] = [2, 3, 64], "
+        "or [B, N] for all of S",
     ),
     (
         AdaLayerNormFwdOp,

@@ -98,12 +98,15 @@ def specialises(self: Any, plain: Any, x: Any) -> Any:
     return plain(self, x)
 
 
-def composite(name: str, body: Callable[[Any, torch.Tensor], Any]) -> type[Op]:
-    """An op of two that double, with what ``body`` makes of them."""
+def composite(
+    name: str, body: Callable[[Any, torch.Tensor], Any], second: str | None = None
+) -> type[Op]:
+    """An op of two that double, with what ``body`` makes of them; ``second`` is the target of the
+    second, where it is not the op's own."""
 
     def __init__(self: Any, *, target: str | None = None) -> None:
         Op.__init__(self, target=target)
-        self.first, self.second = TwiceFwdOp(target=target), TwiceFwdOp(target=target)
+        self.first, self.second = TwiceFwdOp(target=target), TwiceFwdOp(target=second or target)
 
     members = {"__init__": __init__, "forward": body}
     made = entry(name, X, Y, COMPOSITION)
@@ -124,8 +127,7 @@ def made_in_forward(self: Any, x: torch.Tensor) -> Any:
     return TwiceFwdOp()(TwiceFwdOp()(x))
 
 
-def by_reference(self: Any, x: torch.Tensor) -> Any:
-    self.second = TwiceFwdOp(target="reference")
+def one_by_one(self: Any, x: torch.Tensor) -> Any:
     return self.second(self.first(x))
 
 
@@ -199,7 +201,10 @@ FAULTS: dict[str, Fault] = {
     "a sub-op that does not take the target": Fault(
         "served",
         "asks for the target 'planted', and its sub-ops were served by planted, reference",
-        case(composite("PlantedStrayFwdOp", by_reference), oracle=lambda op, *, x: 4 * x),
+        case(
+            composite("PlantedStrayFwdOp", one_by_one, second="reference"),
+            oracle=lambda op, *, x: 4 * x,
+        ),
         lambda x: x * 2,
         also=("cold-compile",),
     ),
