@@ -143,6 +143,8 @@ def test_a_base_that_gives_no_finite_frequencies(name: str, base: float) -> None
             "mscale_all_dim=-7.2",
         ),
         (lambda: RoPELongRoPEFwdOp([1e-320], [1.0], **LONG), "short_factor=(1e-320,)"),
+        # Beyond float32, which kernels take it as.
+        (lambda: RoPEYaRNFwdOp(2.0, 4096, attention_factor=1e39), "attention_factor=1e+39"),
     ],
 )
 def test_params_that_give_no_finite_rotation_are_refused(make: Any, name: str) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import pickle
+import threading
+from typing import Any
 
 import pytest
 import torch
-from composite_ops import OuterFwdOp, ProjectedFwdOp, made
+from composite_ops import PROJECT, OuterFwdOp, ProjectedFwdOp, ScaledFwdOp, entry_of, made
 
-from tileops.core import set_default_target, using_target
+from tileops.core import Op, Target, register_target, set_default_target, using_target
 from tileops.core.errors import TargetError
 from tileops.core.testing import GraphRecorder
 
@@ -36,6 +40,68 @@ def test_a_default_that_is_set_where_it_is_built_serves_it() -> None:
     finally:
         set_default_target(None)
     assert OuterFwdOp(factor).inner is keep.inner
+
+
+def test_it_holds_after_the_block_and_in_other_threads() -> None:
+    """It was dropped at a first call outside, in silence, and what was built under it later was
+    refused."""
+    factor = next(FACTORS)
+    with using_target("noting"):
+        op, part, elsewhere = OuterFwdOp(factor), ScaledFwdOp.shared(factor), OuterFwdOp(factor)
+        worker = threading.Thread(target=lambda: elsewhere(X, W))
+        worker.start()
+        worker.join()
+    op(X, W)
+    part(X)
+    assert [one.serving_target for one in (op, part, elsewhere)] == ["noting"] * 3
+    with using_target("noting"):
+        OuterFwdOp(factor)(X, W)
+    with using_target("reference"):  # the one that it was built under goes before
+        again = copy.deepcopy(op)
+        again(X, W)
+    assert again.serving_target == "noting"
+
+
+def test_a_first_call_that_fails_is_held_against_nobody() -> None:
+    factor = next(FACTORS)
+
+    def half(op: Op, interface: str, call: Any) -> Any:
+        if call.factor == factor + 0.5:
+            raise TargetError("half serves no half")
+        return lambda x: x * call.factor
+
+    class HalvesFwdOp(Op, entry=entry_of("HalvesFwdOp", PROJECT % ("ScaledFwdOp", 2))):
+        factor: float
+        biased: bool
+
+        def __init__(
+            self, factor: float = 2.0, biased: bool = False, *, target: str | None = None
+        ) -> None:
+            self.factor, self.biased = factor, biased
+            super().__init__(target=target)
+            self.parts = tuple(self.sub_op(ScaledFwdOp, factor + more) for more in (0.0, 0.5))
+
+        def forward(self, x: Any, weight: Any, bias: Any = None) -> Any:
+            scaled = self.parts[1](self.parts[0](x))
+            return scaled @ weight.T, scaled
+
+    register_target(Target("half", lambda device: False, half))
+    op, other = HalvesFwdOp(factor), HalvesFwdOp(factor)
+    with using_target("half"), pytest.raises(TargetError, match="half serves no half"):
+        op(X, W)
+    for one in (op, other, HalvesFwdOp(factor)):
+        one(X, W)
+        assert one.serving_target == "reference"
+
+
+def test_copies_and_pickles_compile_to_the_graph_of_what_they_are_of() -> None:
+    """They noted their sub-ops in another order, on which dynamo guarded."""
+    op, recorder = OuterFwdOp(next(FACTORS)), GraphRecorder("aot_eager")
+    torch._dynamo.reset()
+    again = pickle.loads(pickle.dumps(op))
+    for one in (op, copy.deepcopy(op), copy.copy(op), again, OuterFwdOp(op.factor)):
+        torch.compile(one, backend=recorder, fullgraph=True)(X, W)
+    assert len(recorder.graphs) == 1
 
 
 LATE = (

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tileops.core.op import Op
     from tileops.manifest import Entry
 
-__all__ = ["call_composite", "is_composite", "note_parts", "parts_keys", "sub_ops"]
+__all__ = ["call_composite", "is_composite", "parts_keys", "sub_ops"]
 
 
 def is_composite(entry: Entry) -> bool:
@@ -42,29 +42,41 @@ def call_composite(op: Op, *inputs: torch.Tensor | None, **named: Any) -> Any:
     # what each of thirty-two equal composites has of its own would give each a graph of its own.
     plain = (torch.Tensor, torch.nn.Parameter)
     if torch.compiler.is_dynamo_compiling() or type(first) not in plain or traces():
-        fault = _fault_of_default(type(op).__name__, op._part_keys, device)
+        under = op._shared_under
+        fault = _fault_of_default(type(op).__name__, op._part_keys, device, under)
     elif device.type != "meta" and device not in op._state.targets:
-        target = resolve(type(op).__name__, op._explicit_target, device)
+        chosen = op._explicit_target or op._shared_under
+        target = resolve(type(op).__name__, chosen, device)
         fault = _fault(type(op).__name__, op._part_keys, device, target.name)
     if fault is not None:
         raise TargetError(fault)
-    if device.type != "meta" and torch.is_autocast_enabled(device.type):
-        with torch.autocast(device.type, enabled=False):
-            result = op.forward(*inputs, **named)
-    else:
-        result = op.forward(*inputs, **named)
-    if target is not None:
-        op._state.targets[device] = target
+    if target is None:
+        return _forward(op, device, *inputs, **named)
+    from tileops.core.warm_up import unchanged_on_failure
+
+    # What served a part of a call that fails would be held against every equal op's next call.
+    with unchanged_on_failure(op):
+        result = _forward(op, device, *inputs, **named)
+    op._state.targets[device] = target
     return result
 
 
-def _fault_of_default(name: str, keys: tuple[str, ...], device: torch.device) -> str | None:
+def _forward(op: Op, device: torch.device, *inputs: torch.Tensor | None, **named: Any) -> Any:
+    if device.type != "meta" and torch.is_autocast_enabled(device.type):
+        with torch.autocast(device.type, enabled=False):
+            return op.forward(*inputs, **named)
+    return op.forward(*inputs, **named)
+
+
+def _fault_of_default(
+    name: str, keys: tuple[str, ...], device: torch.device, under: str | None
+) -> str | None:
     """As :func:`_fault`, of a traced call, which resolves no target: a default that is set holds.
 
     Dynamo calls it while it traces, and raises what it says by itself: an exception from in here
     would be a fault of dynamo's.
     """
-    default = default_target()
+    default = under or default_target()
     return None if default is None else _fault(name, keys, device, default)
 
 
@@ -86,11 +98,6 @@ def _fault(name: str, keys: tuple[str, ...], device: torch.device, target: str) 
                 f"is the default, or with target={target!r}"
             )
     return None
-
-
-def note_parts(op: Op) -> None:
-    """Notes the sub-ops that ``op`` holds, where a copy or a pickle gave it others."""
-    op._part_keys = tuple(key for part in sub_ops(op) for key in _key_of(part))
 
 
 def parts_keys(part: Op) -> tuple[str, ...]:

@@ -209,6 +209,8 @@ class Op:
         """
         part = cls.shared(*args, target=self._explicit_target, **kwargs)
         self._part_keys += parts_keys(part)
+        # What it is built under is what its sub-ops are shared under.
+        self._shared_under = part._shared_under
         return part
 
     @property

@@ -12,7 +12,6 @@ import weakref
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tileops.core.composite import note_parts
 from tileops.core.errors import DefinitionError
 from tileops.core.instances import describe, not_traced
 from tileops.core.locks import ForkSafeLock
@@ -87,7 +86,9 @@ def copy(op: _OpT, memo: dict[int, Any] | None) -> _OpT:
         memo[id(op)] = made
         own = {name: deepcopy(value, memo) for name, value in own.items()}
     made.__dict__.update(own)
-    note_parts(made)
+    # Its shared sub-ops are the op's, whatever default is set now: noted as there, or dynamo would
+    # guard on a difference.
+    made._part_keys, made._shared_under = op._part_keys, op._shared_under
     return made
 
 
@@ -118,7 +119,6 @@ def _rebuild(cls: type[_OpT], params: dict[str, Any], target: str | None, was_sh
 def restore(op: Op, own: dict[str, Any]) -> None:
     """Gives an unpickled op what a subclass kept; a shared op that lives here keeps its own."""
     op.__dict__.update({**own, **_own(op)} if is_shared(op) else own)
-    note_parts(op)
 
 
 def _own(op: Op) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 Two come with the project: ``tilelang``, the in-tree kernels, for CUDA devices, and ``reference``,
 plain PyTorch on any device. Others come from plugins (the entry-point group ``tileops.targets``)
 and from :func:`register_target`. An instance asks once for each device, inside its first call
-there, in this order: the constructor's ``target=``, the default (:func:`using_target`,
-:func:`set_default_target`, the environment's ``TILEOPS_TARGET``), a target that claims the
-device, and last the in-tree ones. Nothing is replaced in silence: a target that cannot serve a
+there, in this order: the constructor's ``target=``, the default under which a shared op or a
+composite was built, the default (:func:`using_target`, :func:`set_default_target`, the
+environment's ``TILEOPS_TARGET``), a target that claims the device, and last the in-tree ones.
+Nothing is replaced in silence: a target that cannot serve a
 call raises, and the message names those that can.
 """
 
@@ -161,7 +162,7 @@ def set_default_target(name: str | None) -> None:
 
     An instance asks once for each device, at its first call there: one that has served a call
     keeps the target that served it. Shared ops and composites that are built while the default is
-    set share nothing with those built before.
+    set share nothing with those built before, and keep it for their first calls, whenever they are.
 
     Raises:
         TargetError: no target of this name is registered.
@@ -176,7 +177,8 @@ def set_default_target(name: str | None) -> None:
 def using_target(name: str) -> Iterator[None]:
     """Makes ``name`` the default for first calls inside the block, in this thread or task.
 
-    Shared ops and composites that are built inside share nothing with those built outside.
+    Shared ops and composites that are built inside share nothing with those built outside, and keep
+    ``name`` for first calls after the block and in other threads.
 
     Raises:
         TargetError: no target of this name is registered.

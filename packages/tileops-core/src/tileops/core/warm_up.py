@@ -20,7 +20,7 @@ from tileops.core.instances import not_traced
 if TYPE_CHECKING:
     from tileops.core.op import Op
 
-__all__ = ["WarmCall", "WarmUpReport", "warm_up"]
+__all__ = ["WarmCall", "WarmUpReport", "unchanged_on_failure", "warm_up"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +98,7 @@ def warm_up(
     if where is not None:
         _require(op, where)
     calls = []
-    with _unchanged_on_failure(op), torch.inference_mode(False), torch.no_grad():
+    with unchanged_on_failure(op), torch.inference_mode(False), torch.no_grad():
         for example in _each(op, given):
             bound.arguments.update(
                 {name: _real(op, name, value, where) for name, value in example.items()}
@@ -126,7 +126,7 @@ def _call(op: Op, bound: inspect.BoundArguments, where: torch.device | None) -> 
 
 
 @contextlib.contextmanager
-def _unchanged_on_failure(op: Op) -> Iterator[None]:
+def unchanged_on_failure(op: Op) -> Iterator[None]:
     ops = (op, *sub_ops(op))
     before: list[tuple[dict[Any, Any], set[Any]]] = [
         (kept, set(kept))

@@ -48,7 +48,9 @@ class Rotation:
 
     def __post_init__(self) -> None:
         # Not so of a NaN.
-        if not all(abs(number) < _GREATEST for number in (*self.frequencies, self.scale)):
+        finite = all(abs(number) < _GREATEST for number in self.frequencies)
+        # Kernels take the factor as a float32.
+        if not (finite and abs(self.scale) < 2.0**127):
             raise OverflowError("a frequency, or the factor of cosines and sines, is not finite")
 
     def __hash__(self) -> int:
