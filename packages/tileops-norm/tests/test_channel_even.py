@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+import torch
 
 from tileops.core import tilelang_backend
 from tileops.norm import BatchNormFwdOp, GroupNormFwdOp, InstanceNormFwdOp
@@ -116,6 +117,28 @@ def test_of_many_units_the_most_threads_are_under_way(accesses: int) -> None:
         shape = Shape("instance", samples, 8, accesses * 8)
         layout = choose_layout(shape, "float16", True, True, "sm_90a", 132)
         assert layout == MANY[accesses]
+
+
+def test_a_constant_units_mean_is_the_constant() -> None:
+    """A thread averages what warps found by a product, which 7, 13 and 15 do not survive."""
+
+    def survives(count: int) -> bool:
+        every = torch.arange(1024, 2048, dtype=torch.float32)  # each significand of float16
+        return torch.equal(every * count * torch.tensor(1.0 / count, dtype=torch.float32), every)
+
+    assert [count for count in range(1, 17) if not survives(count)] == [7, 13, 14, 15]
+    reads = set()
+    for accesses in range(1, 9 * 2**13):
+        shape = Shape("instance", 64, 64, accesses * 8)
+        layout = choose_layout(shape, "float16", True, True, "sm_90a", 132)
+        if layout.program == "even":
+            reads.add(layout.read)
+    assert max(reads) <= 16
+    assert all(survives(count) for count in reads)
+    # Not 15 warps of each of two blocks.
+    shape = Shape("group", 2, 960, 1024, 32)
+    layout = choose_layout(shape, "float16", True, True, "sm_90a", 132)
+    assert layout == EvenLayout(2, 384, 1, 5, 8, 1, True)
 
 
 def test_an_even_layout_serves_one_size() -> None:

@@ -6,7 +6,6 @@ and Chan's formula (Chan, Golub, LeVeque 1983) merges two sets of ``n`` values, 
 exchange, where a mean first and the squares after it take two. Nothing is cancelled in either.
 """
 
-import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -56,9 +55,6 @@ __device__ __forceinline__ void send(void *place, void *barrier, int rank, float
 """
 )
 
-#: Warps whose statistics a thread reads all of.
-MOST_READ = 8
-
 #: Chains of additions that a thread runs side by side.
 CHAINS = 4
 
@@ -71,10 +67,7 @@ def even_pieces(traits: Traits, layout: EvenLayout) -> Any:
     dtype = traits.dtype
     each = accesses * vector
     neighbours = min(lanes, 32)
-    warps = max(lanes // 32, 1) * cluster
-    # What the warps leave, a thread reads all of where it is little; else some threads share it.
-    width = 1 if warps <= MOST_READ else math.gcd(warps, 32)
-    own = warps // width
+    warps, width, own = layout.warps, layout.sharing, layout.read
     whole = each <= MOST_FLOATS
     packed = ITEMSIZE[dtype] == 2 and not whole
 

@@ -56,6 +56,9 @@ MOST_HELD = 13
 #: would take too many registers.
 MOST_FLOATS = 32
 
+#: Warps whose statistics a thread of an even program reads all of.
+MOST_READ = 8
+
 #: Rows that a thread holds of side by side channels, at most.
 MOST_ROWS = 16
 
@@ -109,6 +112,21 @@ class EvenLayout:
     blocks: int = 1
     touch: bool = False
     program: ClassVar[Program] = "even"
+
+    @property
+    def warps(self) -> int:
+        """Warps that hold a unit, of all blocks of the cluster; one may hold several units."""
+        return max(self.lanes // 32, 1) * self.cluster
+
+    @property
+    def sharing(self) -> int:
+        """Neighbours that share reading what the warps found; each reads all where it is little."""
+        return 1 if self.warps <= MOST_READ else math.gcd(self.warps, 32)
+
+    @property
+    def read(self) -> int:
+        """Warps whose findings a thread reads, and averages by a product with ``1 / read``."""
+        return self.warps // self.sharing
 
 
 @dataclass(frozen=True)
