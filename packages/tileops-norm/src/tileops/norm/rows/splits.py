@@ -61,8 +61,8 @@ def split(op: RowOp, n: int, dtype: str) -> Config | None:
         # The next had no correction of the mean. 2048x131072 (253.1): a cluster of 4 287.3, of 8
         #   with 4 accesses 334.8, of 2 with 16 346.5; one block of 1024 354.9. 2048x262144 (504.5):
         #   of 8 613.7; 1024 in one of 2 750.7
-        # Where rows do not fill it, a group of 8 spills about 100 bytes, and groups of 4 none. Where
-        # they do, 131072 spills 12 with a weight and a bias of float32.
+        # Where rows do not fill it, a group of 8 spills about 100 bytes, and groups of 4 none.
+        # Where they do, 131072 spills 12 with a weight and a bias of float32.
         if wide or size > 512 * _KIB:
             return None
         cluster = 2 if size <= 128 * _KIB else 4 if size <= 256 * _KIB else MAX_CLUSTER
