@@ -14,6 +14,7 @@ from composite_ops import PROJECT, OuterFwdOp, ProjectedFwdOp, ScaledFwdOp, entr
 
 from tileops.core import Op, Target, register_target, set_default_target, using_target
 from tileops.core.errors import TargetError
+from tileops.core.targets import unregister_target
 from tileops.core.testing import GraphRecorder
 
 # Shared sub-ops keep who served them first, so each test has factors of its own.
@@ -86,9 +87,12 @@ def test_a_first_call_that_fails_is_held_against_nobody() -> None:
             return scaled @ weight.T, scaled
 
     register_target(Target("half", lambda device: False, half))
-    op, other = HalvesFwdOp(factor), HalvesFwdOp(factor)
-    with using_target("half"), pytest.raises(TargetError, match="half serves no half"):
-        op(X, W)
+    try:
+        op, other = HalvesFwdOp(factor), HalvesFwdOp(factor)
+        with using_target("half"), pytest.raises(TargetError, match="half serves no half"):
+            op(X, W)
+    finally:
+        unregister_target("half")
     for one in (op, other, HalvesFwdOp(factor)):
         one(X, W)
         assert one.serving_target == "reference"
