@@ -155,8 +155,8 @@ def not_a_tensor(op: str, name: str, value: Any, optional: bool) -> ArgumentErro
 
 def missing(op: str, name: str, condition: str) -> ArgumentError:
     refused = condition.removeprefix("not ")
-    where = f"where {refused}" if refused != condition and refused.isidentifier() else ""
-    where = where or f"except where {condition}"
+    plain = refused != condition and refused.isidentifier()
+    where = f"where {refused}" if plain else f"except where {condition}"
     return ArgumentError(f"{op}: {name} is None, but the signature needs a Tensor {where}")
 
 

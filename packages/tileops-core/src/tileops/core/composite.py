@@ -45,8 +45,7 @@ def call_composite(op: Op, *inputs: torch.Tensor | None, **named: Any) -> Any:
         under = op._shared_under
         fault = _fault_of_default(type(op).__name__, op._part_keys, device, under)
     elif device.type != "meta" and device not in op._state.targets:
-        chosen = op._explicit_target or op._shared_under
-        target = resolve(type(op).__name__, chosen, device)
+        target = resolve(type(op).__name__, op._wanted_target, device)
         fault = _fault(type(op).__name__, op._part_keys, device, target.name)
     if fault is not None:
         raise TargetError(fault)

@@ -214,6 +214,11 @@ class Op:
         return part
 
     @property
+    def _wanted_target(self) -> str | None:
+        """The target that it was built with, or the default that it was built under."""
+        return self._explicit_target or self._shared_under
+
+    @property
     def serving_target(self) -> str | None:
         """The target that served the latest call, or None before the first.
 

@@ -225,8 +225,7 @@ def serve(
     target = op._state.targets.get(device)
     if target is None:
         _refuse_capture(op, device, passed)
-        chosen = op._explicit_target or op._shared_under
-        target = resolve(type(op).__name__, chosen, device)
+        target = resolve(type(op).__name__, op._wanted_target, device)
     for name, tensor in original.items():
         # Copied in here and back through the strides below: kernels see contiguous tensors only.
         given[name] = tensor.contiguous()
