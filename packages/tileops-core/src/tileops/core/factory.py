@@ -19,6 +19,7 @@ import torch
 
 from tileops.core import planning
 from tileops.core.errors import DefinitionError, ParamError, TargetError
+from tileops.core.params import WITHOUT_INDEX
 from tileops.core.serve import CallContext, OutputSpec, current, serve
 from tileops.core.targets import REFERENCE
 from tileops.core.watch import default_device, not_compiled, traces
@@ -76,7 +77,7 @@ def call_factory(op: Op) -> Any:
             with CallContext(op, REFERENCE, specs, {}):
                 return op.forward()
         for name, device in zip(op._device_params, devices, strict=True):
-            if device.type not in _WITHOUT_INDEX:
+            if device.type not in WITHOUT_INDEX:
                 _require_here(op, name, device)
 
         def plan(op: Op) -> Any:
@@ -153,17 +154,13 @@ def _concrete(op: Op, param: str) -> torch.device:
             device = default_device()
         except _MISSING as error:
             raise _not_here(op, f"{param} is None, and PyTorch's default device", error) from error
-    if device.type in _WITHOUT_INDEX:
-        return _WITHOUT_INDEX[device.type]
+    if device.type in WITHOUT_INDEX:
+        return WITHOUT_INDEX[device.type]
     if device.index is not None:
         return device
     if device.type == "cuda" and torch.cuda.is_initialized():
         return torch.device("cuda", torch.cuda.current_device())
     return _require_here(op, param, device)
-
-
-#: Devices that there is one of: a tensor on "cpu:0" reports "cpu".
-_WITHOUT_INDEX = {name: torch.device(name) for name in ("cpu", "meta")}
 
 
 def _require_here(op: Op, param: str, device: torch.device) -> torch.device:

@@ -16,7 +16,15 @@ from tileops.core.errors import ParamError
 from tileops.manifest import Entry
 from tileops.manifest.model import Param
 
-__all__ = ["canonical", "canonical_params", "check_target", "read", "spell", "word"]
+__all__ = [
+    "WITHOUT_INDEX",
+    "canonical",
+    "canonical_params",
+    "check_target",
+    "read",
+    "spell",
+    "word",
+]
 
 
 def canonical_params(entry: Entry, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,10 +193,13 @@ def _dtype(value: Any) -> torch.dtype:
     return found
 
 
+#: Devices that there is one of: a tensor on "cpu:0" reports "cpu".
+WITHOUT_INDEX = {name: torch.device(name) for name in ("cpu", "meta")}
+
+
 def _device(value: Any) -> torch.device:
     found = torch.device(value)
-    # There is one of each, and a tensor on it reports no index.
-    return torch.device(found.type) if found.type in ("cpu", "meta") else found
+    return WITHOUT_INDEX.get(found.type, found)
 
 
 _CANONICAL: dict[str, Callable[[Any], Any]] = {
