@@ -211,6 +211,9 @@ def _mlp_shapes(n: int, i: int) -> dict[str, tuple[int, ...]]:
 _HALVES = (torch.float16, torch.bfloat16)
 _WIDE, _SHARED, _EQUAL = (129, 6, 2, 18), (80, 4, 1, 32), (64, 3, 3, 16)
 """Hidden size, query heads, key-value heads, head size; grouped, one for all, equally many."""
+_PADDED = 8
+"""Where inductor could pad a matmul's sides to multiples of this, on a card, in 16 bits, it asks for
+its rows, and may compile again for more. So an MLP's sides are multiples there."""
 
 
 def _attention_case(
@@ -231,7 +234,8 @@ def _attention_case(
     oracle: Callable[..., Any] = _pre_norm_attention
     if op is TransformerBlockFwdOp:
         attn = {"attn_norm_weight" if k == "norm_weight" else k: s for k, s in shapes.items()}
-        shapes = attn | {"mlp_norm_weight": (n,)} | _mlp_shapes(n, n + 37)
+        wide = n + (_PADDED if dtype in _HALVES else 37)
+        shapes = attn | {"mlp_norm_weight": (n,)} | _mlp_shapes(n, wide)
         nodes.append(ADD_NORM)
         oracle = _transformer_block
     inputs = _draw(dtype, shapes, positions)
@@ -256,7 +260,7 @@ for _dtype, _activation in zip((torch.float32, *_HALVES), _ACTIVATIONS, strict=T
             _draw(
                 _dtype,
                 {"x": (3, 5, _n), "residual": (3, 5, _n), "norm_weight": (_n,)}
-                | _mlp_shapes(_n, 83),
+                | _mlp_shapes(_n, 11 * _PADDED if _dtype in _HALVES else 83),
             ),
             _gated_mlp,
             nodes=[ADD_NORM],
@@ -273,8 +277,7 @@ for _dtype, _n, _heads in ((torch.float32, 75, 5), (torch.bfloat16, 96, 4), (tor
             _draw(
                 _dtype,
                 {
-                    # inductor asks for the rows of a matmul whose other sides it could pad, and
-                    # compiles again for more: with 2 * n + 8 both are multiples of 8.
+                    # See _PADDED.
                     "x": (3, 7, _n),
                     "c": (3, _n),
                     "ada_weight": (6 * _n, _n),
@@ -283,9 +286,9 @@ for _dtype, _n, _heads in ((torch.float32, 75, 5), (torch.bfloat16, 96, 4), (tor
                     "qkv_bias": (3 * _n,),
                     "o_weight": (_n, _n),
                     "o_bias": (_n,),
-                    "fc1_weight": (2 * _n + 8, _n),
-                    "fc1_bias": (2 * _n + 8,),
-                    "fc2_weight": (_n, 2 * _n + 8),
+                    "fc1_weight": (2 * _n + _PADDED, _n),
+                    "fc1_bias": (2 * _n + _PADDED,),
+                    "fc2_weight": (_n, 2 * _n + _PADDED),
                     "fc2_bias": (_n,),
                 },
             ),
