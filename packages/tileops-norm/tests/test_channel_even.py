@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import math
 import pathlib
@@ -66,7 +67,8 @@ def test_an_even_program_is_left_where_it_does_not_fit() -> None:
         return choose_layout(shape, dtype, aligned, True, arch, 132)
 
     fits_it = Shape("instance", 2, 320, 512)
-    assert chosen(fits_it) == chosen(fits_it, arch="sm_80") == EvenLayout(1, 32, 1, 2, 8)
+    layout = EvenLayout(1, 32, 4, 2, 8, filled=True, past_l1=True)
+    assert chosen(fits_it) == chosen(fits_it, arch="sm_80") == layout
     assert chosen(fits_it, aligned=False).program == "held"
     # A batch's channels are no runs; accesses of 8 bytes; channels that share an access.
     assert chosen(Shape("batch", 2, 320, 512)).program == "held"
@@ -111,12 +113,13 @@ MANY = {
 
 @pytest.mark.parametrize("accesses", MANY)
 def test_of_many_units_the_most_threads_are_under_way(accesses: int) -> None:
-    """However many: one build serves them all."""
+    """However many: one build serves them all, and one those that leave some of a block over."""
     least = max(10, 2**17 // accesses)
     for samples in (least, 2 * least, 3 * least + 1):
         shape = Shape("instance", samples, 8, accesses * 8)
         layout = choose_layout(shape, "float16", True, True, "sm_90a", 132)
-        assert layout == MANY[accesses]
+        assert dataclasses.replace(layout, filled=False) == MANY[accesses]
+        assert layout.filled == (layout.units > 1 and shape.units % layout.units == 0)
 
 
 def test_a_constant_units_mean_is_the_constant() -> None:
@@ -151,6 +154,38 @@ def test_an_even_layout_serves_one_size() -> None:
         launch_numbers(Shape("group", 3, 80, 639, 10), layout, False, 132)
 
 
+def test_filled_blocks_leave_no_unit_over() -> None:
+    layout = EvenLayout(1, 32, 4, 2, 8, filled=True)
+    numbers, _ = launch_numbers(Shape("instance", 2, 6, 512), layout, False, 132)
+    assert numbers["units"] == 12
+    with pytest.raises(ValueError, match=r"EvenLayout\(.*filled=True.*\) serves no 14 units"):
+        launch_numbers(Shape("instance", 2, 7, 512), layout, False, 132)
+
+
+@needs_nvcc
+def test_filled_blocks_ask_for_no_unit() -> None:
+    """Else warps end where there is none; lanes of a shared warp stay for the others."""
+
+    def source(layout: EvenLayout) -> str:
+        module = import_module("tileops.norm.channels.programs.even")
+        traits = Traits("instance", "float16", "float16", True, True)
+        program = tilelang_backend.build(
+            lambda: module.even(traits, layout), arch="sm_90a", pass_configs=PASS_CONFIGS
+        )
+        return program.source.split("__launch_bounds__")[1].split("{", 1)[1]
+
+    for lanes in (8, 32, 64):
+        whole = source(EvenLayout(1, lanes, 128 // lanes, 2, 8, filled=True))
+        assert "units" not in whole
+        assert "return" not in whole
+        some = source(EvenLayout(1, lanes, 128 // lanes, 2, 8))
+        assert "units" in some
+        assert ("return" in some) == (lanes >= 32)
+    past = source(EvenLayout(1, 32, 4, 2, 8, past_l1=True))
+    assert past.count("even::read_past_l1(") == 1
+    assert "even::read_past_l1(" not in source(EvenLayout(1, 32, 4, 2, 8))
+
+
 def test_an_even_launch_divides_by_numbers_of_32_bits() -> None:
     """Its magic numbers travel as signed ones: the kernel takes their bits."""
     layout = EvenLayout(1, 32, 1, 1, 8)
@@ -175,6 +210,7 @@ def test_an_even_launch_divides_by_numbers_of_32_bits() -> None:
             (Shape("group", 1, 320, 192**2, 32), "bfloat16"),
             # Several waves.
             (Shape("instance", 32, 320, 512), "bfloat16"),
+            (Shape("instance", 31, 321, 512), "bfloat16"),
             (Shape("group", 64, 128, 1024, 32), "bfloat16"),
             (Shape("group", 8, 256, 4096, 256), "float32"),
             (Shape("group", 8, 64, 512**2, 32), "bfloat16"),

@@ -166,6 +166,13 @@ CASES = {
     "even-groups-of-a-cluster-of-twelve-warps": Case("group", (1, 320, 192, 192), F16, 32, F16),
     "even-instances": Case("instance", (3, 70, 64, 64), F32, affine=F32, running=F32, mean=100.0),
     "even-instances-of-a-warp": Case("instance", (2, 320, 8, 8, 8), F16, affine=F16, running=F16),
+    "even-instances-of-a-warp-left-over": Case(
+        "instance", (3, 107, 8, 8, 8), BF16, affine=F32, running=F32, mean=30.0
+    ),
+    "even-instances-of-a-warp-no-affine": Case("instance", (1, 265, 512), F16, mean=-30.0),
+    "even-instances-of-half-a-warp-left-over": Case("instance", (1, 67, 128), F16, affine=F16),
+    "even-instances-of-two-warps-left-over": Case("instance", (1, 1057, 1024), F16, affine=F16),
+    "even-instances-of-eight-lanes": Case("instance", (64, 40, 4, 4, 4), F16, affine=F32),
     "even-instances-of-a-cluster": Case("instance", (2, 9, 128, 128), BF16, running=F32, mean=10.0),
     "even-instances-of-eight": Case("instance", (900, 7, 8), BF16, running=BF16),
     # More units than run at once; several in a block, the last with fewer.
@@ -176,6 +183,7 @@ CASES = {
     "even-instances-of-a-warp-of-waves": Case(
         "instance", (31, 321, 512), F16, affine=F16, running=F32
     ),
+    "even-instances-of-a-warp-of-filled-waves": Case("instance", (31, 320, 512), BF16, mean=3.0),
     "instances-of-a-cluster": Case("instance", (2, 9, 128, 130), F32, affine=F32, running=F32),
     "instances-relay": Case("instance", (3, 7, 904, 901), F32, affine=F32, running=F32),
     "instances-split": Case("instance", (1, 5, 3, 701, 703), F16, affine=F32, running=F32),

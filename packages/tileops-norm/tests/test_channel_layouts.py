@@ -79,6 +79,8 @@ def fits(shape: Shape, layout: Any, dtype: str, arch: str, processors: int) -> N
         needed = -(-launched // processors)
         assert 1 <= layout.blocks <= min(needed, 1024 // threads, 16)
         assert 4 * layout.accesses + 20 <= 65536 // (layout.blocks * threads)
+        assert layout.filled == (layout.units > 1 and shape.units % layout.units == 0)
+        assert not layout.past_l1 or (threads <= 128 and needed <= 16)
         # Several waves are of no small blocks, of which a multiprocessor takes too few.
         assert threads >= 128 or needed * threads <= 1024
     elif isinstance(layout, HeldLayout):
@@ -151,8 +153,19 @@ CHOSEN = [
     (Shape("group", 1, 128, 1024**2, 32), "float16", RelayLayout(256, 8, 4, 8)),
     (Shape("group", 4, 256, 1023, 32), "float16", HeldLayout(1, 512, 1, 2, 8, True, False)),
     (Shape("instance", 1, 256, 64**2), "float32", EvenLayout(1, 256, 1, 4, 4)),
-    (Shape("instance", 2, 320, 8**3), "float16", EvenLayout(1, 32, 1, 2, 8)),
-    (Shape("instance", 32, 320, 8**3), "float16", EvenLayout(1, 32, 4, 2, 8)),
+    *(
+        (Shape("instance", samples, channels, space), "float16", EvenLayout(*sizes, **flags))
+        for samples, channels, space, sizes, flags in [
+            (2, 64, 8**3, (1, 32, 1, 2, 8), {"past_l1": True}),
+            (1, 264, 8**3, (1, 32, 2, 2, 8), {"filled": True, "past_l1": True}),
+            (1, 396, 8**3, (1, 32, 4, 2, 8), {"filled": True, "past_l1": True}),
+            (2, 320, 8**3, (1, 32, 4, 2, 8), {"filled": True, "past_l1": True}),
+            (4, 320, 8**3, (1, 32, 4, 2, 8), {"filled": True, "past_l1": True}),
+            (32, 320, 8**3, (1, 32, 4, 2, 8), {"filled": True}),
+            (2, 320, 256, (1, 32, 4, 1, 8), {"filled": True, "past_l1": True}),
+            (2, 320, 1024, (1, 64, 1, 2, 8), {}),
+        ]
+    ),
     (Shape("instance", 8, 256, 64**2), "float32", EvenLayout(1, 128, 1, 8, 4)),
     (Shape("instance", 8, 64, 512**2), "float16", EvenLayout(8, 512, 1, 8, 8, 2)),
     (Shape("instance", 2, 32, 128**3), "float16", RelayLayout(256, 8, 4, 8)),

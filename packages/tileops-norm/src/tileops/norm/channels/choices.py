@@ -34,6 +34,9 @@ __all__ = ["choose_layout", "even_layout", "held_layout", "relay_layout", "split
 #: blocks.
 REGISTERS, EVEN_THREADS, EVEN_BLOCKS, EVEN_ACCESSES = 65536, 1024, 16, 18
 
+#: Blocks for each multiprocessor beyond which units share them.
+BLOCKS_OF_UNITS = 8
+
 
 def choose_layout(
     shape: Shape, dtype: str, aligned: bool, own: bool, arch: str, processors: int
@@ -90,6 +93,23 @@ def even_layout(
     - 320 KiB, 64 u, float16: 8x256x10 12.86 [9.92]; held 17.81 [14.27]
     - 720 KiB, 32 u, float16: 8x384x15 15.93 [13.81]; held 24.78 [23.01]; split 22.75 [20.59]
 
+    Units of a warp or less, in another run, in which 1 KiB, 640 u took 2.28 [1.66] as above, and
+    with what else came with these:
+
+    - 1 KiB, 640 u: four to a block 2.17 [1.47], filled 2.16 [1.46], and past L1 2.13 [1.46]
+    - 1 KiB, 396 u: one 2.18 [1.52], two 2.11 [1.41], four 2.12 [1.37], and past L1 2.08 [1.37]
+    - 1 KiB, 264 u: one 2.08 [1.45], two 2.02 [1.33], and past L1 1.89 [1.33]; four 2.03 [1.33]
+    - 1 KiB, 128 u: one 1.47 [1.44], two 1.52 [1.38], four 1.65 [1.40]
+    - 1 KiB, 10240 u: four, filled 6.97 [4.10], and past L1 7.11 [4.12]
+    - 512 B, 640 u: 1x32x1, four to a block 2.04 [1.34], 1x16x2, eight 2.06 [1.34]; two, which ask
+      whether they are there, 2.25 [1.58]
+    - 128 B, 640 u: 1x8x1, sixteen to a block 1.25 [1.25], four 1.28 [1.27]; 1x4x2, 32 to a block
+      1.28 [1.28]
+    - 2 KiB, 640 u: 1x64x2, one to a block 2.53 [1.80], two 2.56 [1.85]
+
+    So up to 128 threads are a block where else there were more blocks than multiprocessors. What a
+    launch of 640 blocks of a warp takes that end at once is 1.06, of 160 blocks of four 0.80.
+
     In several waves:
 
     - 1 KiB, 10240 u, float16: 1x32x2, four to a block 7.16 [4.58], one 8.03 [7.51]; held 7.86
@@ -130,12 +150,15 @@ def even_layout(
     if left:
         return None
     widest = _lanes(part, shape.units * cluster, MOST_HELD, processors)
+    if part == power_of_two(part) <= 32 and shape.units * part <= processors * EVEN_THREADS:
+        widest = part
     best, most = None, (0, 0)
     for lanes in (widest, widest // 2, *range(widest - 32, widest // 2, -32)):
         if lanes == 0 or part % lanes or part // lanes > EVEN_ACCESSES:
             continue
         each = part // lanes
-        together = _together(lanes, cluster, shape.units, processors)
+        limit = 1 if lanes <= 32 else BLOCKS_OF_UNITS
+        together = _together(lanes, cluster, shape.units, processors, limit)
         needed = -(-(-(-shape.units // together) * cluster) // processors)
         fitting = _fitting(lanes * together, each)
         blocks = min(needed, fitting)
@@ -144,7 +167,12 @@ def even_layout(
         few = each * vector <= MOST_FLOATS
         free = few or 8 * each + 64 <= _registers(blocks * lanes * together)
         touch = shape.mode == "group" and cluster > 1
-        found = EvenLayout(cluster, lanes, together, each, vector, 1 if free else blocks, touch)
+        filled = together > 1 and shape.units % together == 0
+        past_l1 = cluster == 1 and lanes <= 32 and needed <= fitting
+        found = EvenLayout(
+            *(cluster, lanes, together, each, vector, 1 if free else blocks),
+            *(touch, filled, past_l1),
+        )
         if _odd_part(found.read) > 3:
             continue
         if needed <= fitting:
@@ -205,7 +233,7 @@ def held_layout(
     lanes = _lanes(part, shape.units * cluster, most, processors)
     each = -(-part // lanes)
     each = each if each <= MOST_HELD else min(-(-each // 4) * 4, most)
-    together = _together(lanes, cluster, shape.units, processors)
+    together = _together(lanes, cluster, shape.units, processors, BLOCKS_OF_UNITS)
     return HeldLayout(cluster, lanes, together, each, vector, straddle, shape.elements >= 2**31)
 
 
@@ -222,13 +250,15 @@ def _cluster(accesses: int, units: int, most: int, arch: str, processors: int) -
     return cluster
 
 
-def _together(lanes: int, cluster: int, units: int, processors: int) -> int:
-    """Units that share a block: a warp is full, and blocks are not many more than fit at once.
+def _together(lanes: int, cluster: int, units: int, processors: int, limit: int) -> int:
+    """Units that share a block: a warp is full, and up to 128 threads where else a multiprocessor
+    would get more than ``limit`` blocks.
 
-    640 units of 1 KiB, a warp for each: 2.70 in blocks of one, 2.77 in blocks of four.
+    640 units of 1 KiB, a warp for each, by the held program: 2.70 in blocks of one, 2.77 in blocks
+    of four.
     """
     together = max(32 // lanes, 1)
-    while 2 * together * lanes <= 128 and cluster == 1 and units > together * 8 * processors:
+    while 2 * together * lanes <= 128 and cluster == 1 and units > together * limit * processors:
         together *= 2
     return together
 

@@ -102,6 +102,9 @@ class EvenLayout:
         blocks: blocks that must fit a multiprocessor at once; the compiler keeps its registers to
             it.
         touch: whether a group's weights are brought into L1 before they are needed.
+        filled: whether blocks of several units are of no fewer, so that nothing asks whether a unit
+            is there.
+        past_l1: whether x is read past L1.
     """
 
     cluster: int
@@ -111,6 +114,8 @@ class EvenLayout:
     vector: int
     blocks: int = 1
     touch: bool = False
+    filled: bool = False
+    past_l1: bool = False
     program: ClassVar[Program] = "even"
 
     @property

@@ -61,6 +61,8 @@ def launch_numbers(
 def _even_numbers(shape: Shape, layout: EvenLayout, averages: bool) -> tuple[dict[str, float], int]:
     if shape.size != layout.cluster * layout.lanes * layout.accesses * layout.vector:
         raise ValueError(f"{layout} serves no units of {shape.size} elements")
+    if layout.filled and shape.units % layout.units:
+        raise ValueError(f"{layout} serves no {shape.units} units")
     inner = shape.space // layout.vector
     magic, shift = divider(inner)
     unit_magic, unit_shift = divider(shape.groups)
