@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from tileops.positional import RoPEFwdOp
-from tileops.positional.angles import turns
+from tileops.positional.angles import float_turns, turns
 from tileops.positional.rope.frequencies import default_rotation
+from tileops.positional.sinusoidal.kernels import factors
 
 
 @pytest.mark.parametrize("base", [3.7, 1e4, 5e5, 1e7])
@@ -33,3 +34,34 @@ def test_how_exact_angles_are(base: float) -> None:
                 wanted = mpmath.cos(position * frequency), mpmath.sin(position * frequency)
                 for value, right in zip(found[at, 0, i::32].tolist(), wanted, strict=True):
                     assert abs(value - right) < allowed
+
+
+@pytest.mark.parametrize("base", [1.0, 1.0001, 3.7, 1e4, 5e5, 1e269])
+@pytest.mark.parametrize("d_model", [2, 12, 96, 768, 1280, 2048])
+def test_how_exact_the_frequencies_of_short_tables_are(base: float, d_model: int) -> None:
+    """Those in float64, and those that a kernel makes of factors, in the order in which it does."""
+    pairs = d_model // 2
+    given = factors(base, d_model)
+    r = [given[f"r{bit}"] for bit in range(10)]
+    read = float_turns([base ** (-2 * k / d_model) for k in range(pairs)])
+    with mpmath.workprec(200):
+        ratio = mpmath.mpf(base) ** (-mpmath.mpf(2) / d_model)
+        exact = [ratio**k / (2 * mpmath.pi) for k in range(pairs)]
+        for frequency, right in zip(read, exact, strict=True):
+            assert abs(frequency - right) < mpmath.mpf(2) ** -54
+    # An access has 1, 2 or 4 pairs, which differ in the lowest bits of their indices.
+    for within in (0, 1, 2):
+        if pairs % 2**within:
+            continue
+        for access in range(pairs >> within):
+            product = [given["scale"], 1.0]
+            for bit in range(10 - within):
+                if access >> bit & 1:
+                    product[bit % 2] *= r[within + bit]
+            made = [product[0] * product[1]]
+            for bit in range(within):
+                made += [frequency * r[bit] for frequency in made]
+            for p, frequency in enumerate(made):
+                # 11 numbers of float64, those of pow to a unit in the last place, 11 products.
+                off = abs(frequency - exact[(access << within) + p])
+                assert off < mpmath.mpf(2) ** -50, (access, p)
