@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import struct
+from fractions import Fraction
 
 import mpmath
 import pytest
@@ -11,6 +13,7 @@ import torch
 from tileops.positional import RoPEFwdOp
 from tileops.positional.angles import float_turns, turns
 from tileops.positional.rope.frequencies import default_rotation
+from tileops.positional.sinusoidal.configs import SHORT_ROWS
 from tileops.positional.sinusoidal.kernels import factors
 
 
@@ -65,3 +68,18 @@ def test_how_exact_the_frequencies_of_short_tables_are(base: float, d_model: int
                 # 11 numbers of float64, those of pow to a unit in the last place, 11 products.
                 off = abs(frequency - exact[(access << within) + p])
                 assert off < mpmath.mpf(2) ** -50, (access, p)
+
+
+def test_how_exact_the_angles_of_short_tables_are() -> None:
+    """A kernel's fused product and sum in float64, of which it takes the lower 32 bits."""
+    frequencies = [5e5 ** (-2 * k / 512) for k in range(0, 256, 5)]
+    rows = [1, 2, 999, 2**17 - 1, 2**20 + 7, SHORT_ROWS - 1]
+    with mpmath.workprec(200):
+        for k, frequency in zip(range(0, 256, 5), float_turns(frequencies), strict=True):
+            turn = mpmath.mpf(5e5) ** (-mpmath.mpf(2 * k) / 512) / (2 * mpmath.pi)
+            for row in rows:
+                total = float(Fraction(row) * Fraction(frequency) + 2**20)
+                (bits,) = struct.unpack("<Q", struct.pack("<d", total))
+                off = (mpmath.mpf(bits % 2**32) / 2**32 - row * turn) % 1
+                allowed = mpmath.mpf(2) ** -33 + row * mpmath.mpf(2) ** -54
+                assert min(off, 1 - off) <= allowed, (k, row)
