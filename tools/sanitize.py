@@ -177,7 +177,7 @@ def positional_calls() -> Iterator[Call]:
         for seq_len, heads in ((256, 6), (255, 5), (3, 2)):
             alibi = positional.AlibiFwdOp(seq_len, heads, dtype=dtype, device="cuda")
             yield f"AlibiFwdOp {seq_len} {heads} {dtype}", alibi
-        short = ((700, 256, True), (33, 254, False), (5, 6, True))
+        short = ((700, 256, True), (33, 254, False), (5, 6, True), (1031, 1030, False))
         for seq_len, width, interleaved in (*short, (8193, 1024, True), (8191, 1026, False)):
             sinusoidal = positional.SinusoidalFwdOp(
                 seq_len, width, interleaved=interleaved, dtype=dtype, device="cuda"

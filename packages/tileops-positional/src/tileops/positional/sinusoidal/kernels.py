@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
@@ -11,12 +12,12 @@ import torch
 from tileops.core import Kernel, KernelInterface
 from tileops.core.dtypes import dtype_name
 from tileops.core.tilelang_backend import Program, build, device_arch, launcher
-from tileops.positional.angles import device_turns, turns
-from tileops.positional.sinusoidal import programs
+from tileops.positional.angles import device_turns, float_turns, turns
 from tileops.positional.sinusoidal.configs import ShortConfig, SinusoidalConfig, choose_config
+from tileops.positional.sinusoidal.programs import any_size, short
 from tileops.positional.sinusoidal.reference import sinusoidal_reference
 
-__all__ = ["SinusoidalCall", "SinusoidalFwdInterface", "SinusoidalKernel"]
+__all__ = ["SinusoidalCall", "SinusoidalFwdInterface", "SinusoidalKernel", "factors"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,12 +62,13 @@ class SinusoidalKernel(Kernel):
 
         def build_program() -> Program:
             if isinstance(config, ShortConfig):
+                make = short.factored_sinusoidal if config.bits else short.short_sinusoidal
                 return build(
-                    lambda: programs.short_sinusoidal(dtype, interleaved, config),
+                    lambda: make(dtype, interleaved, config),
                     arch=arch,
-                    pass_configs=programs.SHORT_PASS_CONFIGS,
+                    pass_configs=short.SHORT_PASS_CONFIGS,
                 )
-            return build(lambda: programs.sinusoidal(dtype, interleaved, config), arch=arch)
+            return build(lambda: any_size.sinusoidal(dtype, interleaved, config), arch=arch)
 
         return (dtype, interleaved, config, arch), build_program
 
@@ -77,23 +79,39 @@ class SinusoidalKernel(Kernel):
         (table,) = tensors
         call = self.call
         config = _config_of(call)
-        pairs = range(call.d_model // 2)
-        words = tuple(turns([call.base ** (-2 * k / call.d_model) for k in pairs]))
         width = call.d_model if call.interleaved else call.d_model // 2
         accesses = width // config.vector
-        numbers = {"turns": device_turns(words, table.device).data_ptr(), "seq_len": call.seq_len}
+        numbers: dict[str, float] = {"seq_len": call.seq_len}
+        exact = [call.base ** (-2 * k / call.d_model) for k in range(call.d_model // 2)]
         if isinstance(config, ShortConfig):
             numbers |= {
                 "accesses": accesses,
                 "groups": -(-call.seq_len // (config.rows * config.lines)),
                 "across": -(-accesses // config.columns),
             }
+            if config.bits:
+                numbers |= factors(call.base, call.d_model)
+            else:
+                read = device_turns(tuple(float_turns(exact)), table.device, torch.float64)
+                numbers = {"turns": read.data_ptr()} | numbers
         else:
             across = -(-accesses // config.threads)
             blocks = -(-call.seq_len // config.rows) * across
+            read = device_turns(tuple(turns(exact)), table.device)
+            numbers = {"turns": read.data_ptr()} | numbers
             numbers |= {"d_model": call.d_model, "across": across, "blocks": blocks}
         return launcher(self.program.launch, table.device.index, ["0", *numbers], numbers)
 
 
+def factors(base: float, d_model: int) -> dict[str, float]:
+    """What the factored program makes frequencies of, in turns a position: see there.
+
+    A factor of a bit that no pair's index has may be 0.
+    """
+    powers = {f"r{bit}": base ** (-(2.0 ** (bit + 1)) / d_model) for bit in range(10)}
+    return {"scale": 1 / (2 * math.pi)} | powers
+
+
 def _config_of(call: SinusoidalCall) -> SinusoidalConfig | ShortConfig:
-    return choose_config(call.seq_len, call.d_model, call.interleaved, dtype_name(call.dtype))
+    dtype = dtype_name(call.dtype)
+    return choose_config(call.seq_len, call.d_model, call.interleaved, dtype, call.base)

@@ -1,0 +1,1 @@
+"""The sinusoidal table's TileLang programs: ``any_size``, and ``short`` ones for small tables."""
