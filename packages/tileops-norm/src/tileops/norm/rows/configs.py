@@ -124,6 +124,8 @@ class WideConfig:
         phased: as in RowConfig.
         early: as in RowConfig; only where all of the row is in shared memory.
         backwards: whether what is read again is read from its end on.
+        step: accesses that are handled together where they are read again; 0 is ``unroll``, of
+            which others are a part.
         again: how the reads that come again treat the caches.
         blocks_per_sm, load, columns, store: as in RowConfig.
     """
@@ -138,6 +140,7 @@ class WideConfig:
     early: bool = False
     backwards: bool = False
     blocks_per_sm: int = 1
+    step: int = 0
     load: Hint = "none"
     again: Hint = "none"
     columns: Hint = "const"
