@@ -65,7 +65,7 @@ class RowConfig:
 
     Attributes:
         threads_per_row: a power of two up to 32, or a multiple of 32.
-        rows_per_block: rows that share a block; 1 in a cluster.
+        rows_per_block: groups of such threads in a block, each with a row; 1 in a cluster.
         vector: elements of one access.
         early: whether the weight and its like are read before the reduction, and kept, at the price
             of registers. A quantized row's weight always is read there, and again where not kept.
@@ -78,6 +78,10 @@ class RowConfig:
         load: how reads of x, and of what is added to it, treat the caches.
         columns: how those of the weight and its like do.
         store: how writes do.
+        rows_per_thread: rows that a group of threads holds side by side, for all of which it reads
+            the weight and its like once; a power of two.
+        staged: whether a block copies these to shared memory while its rows are on their way, for
+            all its rows.
     """
 
     threads_per_row: int
@@ -91,6 +95,8 @@ class RowConfig:
     load: Hint = "none"
     columns: Hint = "const"
     store: Hint = "none"
+    rows_per_thread: int = 1
+    staged: bool = False
 
     @property
     def lanes(self) -> int:
@@ -98,7 +104,12 @@ class RowConfig:
 
     @property
     def rows(self) -> int:
-        return self.rows_per_block
+        return self.rows_per_block * self.rows_per_thread
+
+    @property
+    def sharing(self) -> bool:
+        """Whether rows share what is read of the weight and its like."""
+        return self.rows_per_thread > 1 or self.staged
 
     @property
     def again(self) -> Hint:

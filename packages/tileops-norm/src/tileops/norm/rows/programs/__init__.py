@@ -21,6 +21,7 @@ from tileops.norm.rows.configs import Build, Config, GroupConfig, RowConfig
 from tileops.norm.rows.ops import RowOp
 from tileops.norm.rows.programs.grouped import grouped_rows
 from tileops.norm.rows.programs.registers import rows_in_registers
+from tileops.norm.rows.programs.sharing import rows_sharing_columns
 from tileops.norm.rows.programs.wide import wide_rows
 
 __all__ = ["PASS_CONFIGS", "parameters", "program"]
@@ -60,6 +61,8 @@ def parameters(op: RowOp, build: Build) -> tuple[str, ...]:
 
 
 def _body(op: RowOp, build: Build, config: Config) -> Any:
+    if isinstance(config, RowConfig) and config.sharing:
+        return rows_sharing_columns(op, build, config)
     if isinstance(config, RowConfig):
         return rows_in_registers(op, build, config)
     if isinstance(config, GroupConfig):

@@ -80,7 +80,10 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
             a=at.a,
             at=at,
             values=T.alloc_local((1, config.vector), "float32"),
+            mean=T.alloc_local((1,), "float32"),
+            low=T.alloc_local((1,), "float32"),
             factor=T.alloc_local((1,), "float32"),
+            distance=T.alloc_local((1,), "float32"),
             largest=T.alloc_local((1,), "float32"),
         )
 
