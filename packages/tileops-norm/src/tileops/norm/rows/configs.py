@@ -35,7 +35,7 @@ ACCESS_BYTES = 16
 #: The widest cluster that every card with clusters can launch.
 MAX_CLUSTER = 8
 
-#: Rows that may share a cluster.
+#: Rows that may share a cluster, or a thread.
 GROUP_ROWS = (1, 2, 4, 8)
 
 #: Shared memory that one block may use, bytes, by architecture (CUDA programming guide, "technical
@@ -110,6 +110,18 @@ class RowConfig:
     def sharing(self) -> bool:
         """Whether rows share what is read of the weight and its like."""
         return self.rows_per_thread > 1 or self.staged
+
+    def unshared(self) -> str:
+        """Why rows cannot share it so; empty where they can."""
+        if self.rows_per_thread not in GROUP_ROWS:
+            return f"rows_per_thread must be one of {GROUP_ROWS}, not {self.rows_per_thread}"
+        if self.cluster > 1:
+            return "a cluster has one row"
+        if self.staged and self.early:
+            return "what is staged is not read early"
+        if self.staged and self.phased:
+            return "what is staged is read by whole accesses"
+        return ""
 
     @property
     def again(self) -> Hint:

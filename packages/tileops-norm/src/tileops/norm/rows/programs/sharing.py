@@ -28,7 +28,9 @@ def rows_sharing_columns(op: RowOp, build: Build, config: RowConfig) -> Any:
     import tilelang.language as T
 
     if op.quantized or op.modulated:
-        raise KernelBuildError(f"{op.name}: no program has rows of it that share their weight")
+        raise KernelBuildError(f"{op.name}: no program has rows of it that share a weight")
+    if config.unshared():
+        raise KernelBuildError(f"{op.name}: {config}: {config.unshared()}")
     dtype, n = build.dtype, build.n
     lanes, vector, groups = config.lanes, config.vector, config.rows_per_block
     rows, layer = config.rows_per_thread, op.statistics == "layer"
@@ -40,7 +42,7 @@ def rows_sharing_columns(op: RowOp, build: Build, config: RowConfig) -> Any:
     apart = vector // math.gcd(n, vector) if config.phased else 1
     template = f"{rows}, {lanes}, {groups}"
     threads = lanes * groups
-    # One row's warp each: what others staged is waited for nowhere else.
+    # Elsewhere the statistics wait for all of the block, and so for what all have staged.
     meet = config.staged and lanes <= 32 and threads > 32
 
     def places(a: Any, block: Any, thread: Any) -> list[Place]:
