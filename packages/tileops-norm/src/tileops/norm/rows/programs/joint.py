@@ -67,11 +67,22 @@ __device__ __forceinline__ void sum_of_lanes(float *values, int lane) {
   }
 }
 
-// A row's lanes in a warp that joins what warps found: see sum_spread.
-template <int kRows> struct Joining {
+// How a warp joins what warps found: each of kRows rows has as many lanes, which take kParts
+// findings in turns. Lanes that are more than a row has findings do what the first ones do.
+template <int kRows, int kParts> struct Joining {
   static constexpr int kLanes = 32 / kRows;
+  static constexpr int width() {
+    int lanes = 1;
+    while (lanes < kLanes && lanes < kParts) lanes *= 2;
+    return lanes;
+  }
+  static constexpr int kWidth = width();
+  static constexpr int kTurns = (kParts + kWidth - 1) / kWidth;
   int row, place;
   __device__ explicit Joining(int lane) : row(lane / kLanes), place(lane % kLanes) {}
+
+  // Which finding the lane takes in a turn; it may be past the last.
+  __device__ __forceinline__ int part(int turn) const { return turn * kWidth + place % kWidth; }
 
   // That of the lane's row.
   __device__ __forceinline__ float of(const float *values) const {
@@ -81,25 +92,13 @@ template <int kRows> struct Joining {
     return value;
   }
 
-  // Its sum over the row's lanes, of which the first kParts have any.
-  template <int kParts> __device__ __forceinline__ float sum(float value) const {
-    constexpr int kOdd = (kParts < kLanes ? kParts : kLanes) - 1;
-    constexpr int kWidth = kOdd >= 16 ? 32 : kOdd >= 8 ? 16 : kOdd >= 4 ? 8 : kOdd >= 2 ? 4
-                           : kOdd >= 1 ? 2 : 1;
-    // Lanes past that width have the same numbers again: see the callers.
+  // The sum of what the row's lanes have.
+  static __device__ __forceinline__ float sum(float value) {
 #pragma unroll
     for (int step = kWidth / 2; step >= 1; step /= 2) {
       value += __shfl_xor_sync(0xffffffffu, value, step);
     }
     return value;
-  }
-
-  // Where the lane's part begins: lanes past the parts' width repeat the first ones.
-  template <int kParts> __device__ __forceinline__ int part() const {
-    constexpr int kOdd = (kParts < kLanes ? kParts : kLanes) - 1;
-    constexpr int kWidth = kOdd >= 16 ? 32 : kOdd >= 8 ? 16 : kOdd >= 4 ? 8 : kOdd >= 2 ? 4
-                           : kOdd >= 1 ? 2 : 1;
-    return place % kWidth;
   }
 };
 
@@ -114,16 +113,19 @@ __device__ __forceinline__ void join_squares(float *factors, float n, float eps,
     for (int r = 0; r < kRows; ++r) factors[r] = rsqrtf(factors[r] / n + eps);
   } else {
     __shared__ float found[kGroups][kRows][kWarps];
-    const Joining<kRows> joining(thread % 32);
+    using Each = Joining<kRows, kWarps>;
+    const Each joining(thread % 32);
     const int group = thread / kLanes, warp = thread % kLanes / 32;
     const float square = sum_spread<kRows, 32>(factors, thread % 32);
     if (joining.place == 0) found[group][joining.row][warp] = square;
     __syncthreads();
     float sum = 0.0f;
-    for (int k = joining.template part<kWarps>(); k < kWarps; k += Joining<kRows>::kLanes) {
-      sum += found[group][joining.row][k];
+#pragma unroll
+    for (int turn = 0; turn < Each::kTurns; ++turn) {
+      const int k = joining.part(turn);
+      if (k < kWarps) sum += found[group][joining.row][k];
     }
-    sum = rsqrtf(joining.template sum<kWarps>(sum) / n + eps);
+    sum = rsqrtf(Each::sum(sum) / n + eps);
     to_all_lanes<kRows, 32>(factors, sum);
   }
 }
@@ -167,8 +169,7 @@ __device__ __forceinline__ void join_distances(float *means, float *lows, float 
       factors[r] = rsqrtf(square / n + eps);
     }
   } else {
-    using Each = Joining<kRows>;
-    constexpr int kTurns = (kWarps + Each::kLanes - 1) / Each::kLanes;
+    using Each = Joining<kRows, kWarps>;
     __shared__ float found[kGroups][4][kRows][kWarps];
     const Each joining(thread % 32);
     const int group = thread / kLanes, warp = thread % kLanes / 32;
@@ -183,11 +184,11 @@ __device__ __forceinline__ void join_distances(float *means, float *lows, float 
       found[group][3][joining.row][warp] = cells;
     }
     __syncthreads();
-    float each[kTurns][4];
+    float each[Each::kTurns][4];
     mean = 0.0f;
 #pragma unroll
-    for (int turn = 0; turn < kTurns; ++turn) {
-      const int k = joining.template part<kWarps>() + turn * Each::kLanes;
+    for (int turn = 0; turn < Each::kTurns; ++turn) {
+      const int k = joining.part(turn);
 #pragma unroll
       for (int kind = 0; kind < 4; ++kind) {
         each[turn][kind] =
@@ -195,17 +196,17 @@ __device__ __forceinline__ void join_distances(float *means, float *lows, float 
       }
       mean += each[turn][0] * each[turn][3];
     }
-    mean = joining.template sum<kWarps>(mean) / n;
+    mean = Each::sum(mean) / n;
     square = distance = 0.0f;
 #pragma unroll
-    for (int turn = 0; turn < kTurns; ++turn) {
+    for (int turn = 0; turn < Each::kTurns; ++turn) {
       const float gap = each[turn][0] - mean;
       square += each[turn][1] + gap * (2.0f * each[turn][2] + each[turn][3] * gap);
       if constexpr (kCorrected) distance += each[turn][2] + each[turn][3] * gap;
     }
-    square = joining.template sum<kWarps>(square);
+    square = Each::sum(square);
     float low = 0.0f;
-    if constexpr (kCorrected) distance = joining.template sum<kWarps>(distance);
+    if constexpr (kCorrected) distance = Each::sum(distance);
     square = rsqrtf(correct<kCorrected>(square, distance, n, &low) / n + eps);
     to_all_lanes<kRows, 32>(means, mean);
     to_all_lanes<kRows, 32>(factors, square);

@@ -150,8 +150,9 @@ def rows_sharing_columns(op: RowOp, build: Build, config: RowConfig) -> Any:
             for r in tuple(range(rows)):
                 part.add(state[r], held[r], count, at[r], 0)
                 factors[r] = state[r].factor[0]
-                distances[r] = state[r].distance[0]
-                lows[r] = 0.0
+                if layer:
+                    distances[r] = state[r].distance[0]
+                    lows[r] = 0.0
             if config.staged:
                 T.call_extern("handle", "rows::staged")
                 if meet:
@@ -179,8 +180,9 @@ def rows_sharing_columns(op: RowOp, build: Build, config: RowConfig) -> Any:
                     at[0].thread,
                 )
             for r in tuple(range(rows)):
-                state[r].mean[0] = means[r]
-                state[r].low[0] = lows[r]
+                if layer:
+                    state[r].mean[0] = means[r]
+                    state[r].low[0] = lows[r]
                 state[r].factor[0] = factors[r]
                 if config.packed:
                     move.keep_packed(held[r], count, dtype, state[r].factor)
