@@ -46,11 +46,14 @@ _MANY_BYTES = 96 * 1024 * 1024
 
 
 class Choice(NamedTuple):
-    """A layout, and another for calls of ``many_rows`` rows or more, where that is faster."""
+    """A layout, and others for calls of ``several_rows`` rows or more and of ``many_rows`` or more,
+    where these are faster."""
 
     config: Config
     many: Config | None = None
     many_rows: int = 0
+    several: Config | None = None
+    several_rows: int = 0
 
 
 def layout(n: int, dtype: str, aligned: bool) -> tuple[int, bool]:

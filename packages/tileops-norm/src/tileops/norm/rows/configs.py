@@ -280,8 +280,9 @@ class Build:
         n: elements of a row.
         dtype: x's.
         config: the layout.
-        many: another, for calls of ``many_rows`` rows or more: both are in the program, since a
+        many: another, for calls of ``many_rows`` rows or more: all are in the program, since a
             call with another number of rows builds nothing.
+        several: a third, for those of ``several_rows`` or more, but fewer than ``many_rows``.
         weight, bias: their dtypes; None is none.
         offset: whether a number is added to the weight.
         bounded: whether a quantized row's scale has an upper bound.
@@ -292,6 +293,8 @@ class Build:
     config: Config
     many: Config | None = None
     many_rows: int = 0
+    several: Config | None = None
+    several_rows: int = 0
     weight: str | None = None
     bias: str | None = None
     offset: bool = False

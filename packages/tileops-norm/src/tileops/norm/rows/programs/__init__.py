@@ -11,7 +11,7 @@ Launched with what ``parameters`` names: addresses and sizes as int64, numbers a
 its shape: each element is read by the thread that writes it, before it does.
 
 Every offset is computed in 64 bits. A row is computed by one block, or by one cluster of blocks,
-which may have several of them: no row depends on another, nor on M but for the layout of many rows.
+which may have several of them: no row depends on another, nor on M but for the layout that so many rows have.
 """
 
 from types import SimpleNamespace
@@ -71,11 +71,14 @@ def _body(op: RowOp, build: Build, config: Config) -> Any:
 
 
 def program(op: RowOp, build: Build) -> Any:
-    """The ``PrimFunc`` of one op in one layout, or in two between which it chooses by ``m``."""
+    """The ``PrimFunc`` of one op in one layout, or in some among which it chooses by ``m``."""
     import tilelang.language as T
 
     few = _body(op, build, build.config)
-    many = few if build.many is None else _body(op, build, build.many)
+    several = few if build.several is None else _body(op, build, build.several)
+    many = several if build.many is None else _body(op, build, build.many)
+    alone = build.several is None and build.many is None
+    others_rows = build.many_rows if build.several is None else build.several_rows
 
     @T.prim_func
     def entry(
@@ -116,8 +119,10 @@ def program(op: RowOp, build: Build) -> Any:
             scale_rows=scale_rows,
             shift_rows=shift_rows,
         )
-        if build.many is None or m < build.many_rows:
+        if alone or m < others_rows:
             few(a)
+        elif build.several is not None and (build.many is None or m < build.many_rows):
+            several(a)
         else:
             many(a)
 

@@ -107,7 +107,7 @@ def rows_sharing_columns(op: RowOp, build: Build, config: RowConfig) -> Any:
             state = [part.row_state(place) for place in at]
             held = [T.alloc_local((count, vector), dtype) for _ in at]
             other = [T.alloc_local((count if op.added else 1, vector), dtype) for _ in at]
-            columns = part.columns(1 if config.staged else count, at[0])
+            columns = part.columns(count if config.early else 1, at[0])
             # What lies past a row's end in shared memory is read, and not used.
             stages = [
                 T.alloc_shared((count * lanes * vector if config.staged else 1,), c.line.kind)
@@ -145,9 +145,10 @@ def rows_sharing_columns(op: RowOp, build: Build, config: RowConfig) -> Any:
                 )
                 for r in tuple(range(rows)):
                     state[r].mean[0] = means[r]
-                    if config.packed:
-                        move.keep_packed(held[r], count, dtype, state[r].mean)
             for r in tuple(range(rows)):
+                if layer and config.packed:
+                    for k in tuple(range(count)):
+                        move.keep_narrow(held[r], k, dtype, state[r].mean[0])
                 part.add(state[r], held[r], count, at[r], 0)
                 factors[r] = state[r].factor[0]
                 if layer:
@@ -180,23 +181,24 @@ def rows_sharing_columns(op: RowOp, build: Build, config: RowConfig) -> Any:
                     at[0].thread,
                 )
             for r in tuple(range(rows)):
-                if layer:
-                    state[r].mean[0] = means[r]
-                    state[r].low[0] = lows[r]
                 state[r].factor[0] = factors[r]
-                if config.packed:
-                    move.keep_packed(held[r], count, dtype, state[r].factor)
+                if layer:
+                    # What is added to an element times the factor: see parts.normalize.
+                    state[r].mean[0] = means[r]
+                    state[r].low[0] = -(lows[r] if stats.corrected else means[r]) * factors[r]
             if config.early and not config.staged and config.packed:
                 for column in columns:
                     move.keep_packed(column.buffer, count, column.line.kind, state[0].factor)
-            if not config.early and not config.staged:
-                move.read_columns(columns, count, at[0], 0)
             for k in tuple(range(count)):
                 if config.staged:
                     unstage(columns, stages, at[0], k)
+                elif not config.early:
+                    move.read_columns(columns, 1, at[0], k)
                 for r in tuple(range(rows)):
                     row = SimpleNamespace(**vars(state[r]), columns=columns)
-                    part.normalize(row, held[r], k, 0 if config.staged else k, 0)
+                    if config.packed:
+                        move.keep_narrow(held[r], k, dtype, state[r].factor[0])
+                    part.normalize(row, held[r], k, k if config.early else 0, 0)
                     move.write_rows(row.values, 0, row.largest, row.at, k)
 
     return body
