@@ -52,8 +52,8 @@ int main(int, char **arguments) {
           distances[r] += gap, factors[r] += gap * gap;
         }
       }
-      rows::join_distances<kRows, kLanes, kGroups, kCorrected>(means, lows, distances, factors,
-                                                               kCells, kCount, @EPS@, t);
+      rows::join_distances<kRows, kLanes, kGroups, kCorrected, @EVEN@>(
+          means, lows, distances, factors, kCells, kCount, @EPS@, t);
       for (int r = 0; r < kRows; ++r) {
         float *out = &y[(size_t(t) * kRows + r) * 4];
         out[0] = rms[r], out[1] = means[r], out[2] = lows[r], out[3] = factors[r];
@@ -68,18 +68,20 @@ int main(int, char **arguments) {
 """
 
 
-def found_by_threads(x: Any, lanes: int, groups: int, corrected: bool, folder: Any) -> Any:
+def found_by_threads(
+    x: Any, lanes: int, groups: int, corrected: bool, even: bool, folder: Any
+) -> Any:
     """1 / rms, mean, its correction and 1 / deviation: [group, lane, row, 4], of x
     [group, lane, row, held]."""
     rows, held = x.shape[2:]
     # Copies to shared memory are not of the CPU.
     text = joint.SOURCE[: joint.SOURCE.index("// to = the place in shared memory")] + "}\n#endif\n"
-    text = text.replace("__shared__", "static").replace(
+    text = text.replace("alignas(16) __shared__", "static").replace(
         "__syncthreads()", "block->meet.arrive_and_wait()"
     )
     text = HOST[: HOST.index("#ifdef kWarpMeans")].replace("@SOURCE@", text) + MAIN
     numbers = {"ROWS": rows, "LANES": lanes, "GROUPS": groups, "HELD": held}
-    words = {"CORRECTED": str(corrected).lower(), "EPS": f"{EPS}f"}
+    words = {"CORRECTED": str(corrected).lower(), "EPS": f"{EPS}f", "EVEN": str(even).lower()}
     for name, value in {**numbers, **words}.items():
         text = text.replace(f"@{name}@", str(value))
     (folder / "host.cpp").write_text(text)
@@ -94,7 +96,16 @@ def found_by_threads(x: Any, lanes: int, groups: int, corrected: bool, folder: A
 @pytest.mark.parametrize(
     ("rows", "lanes", "groups"),
     # Warps that are more than the lanes of a row, fewer, and no power of two; parts of a warp.
-    [(4, 512, 1), (8, 160, 1), (2, 96, 2), (1, 64, 2), (4, 32, 2), (2, 8, 8), (4, 2, 16)],
+    [
+        (4, 512, 1),
+        (8, 160, 1),
+        (2, 96, 2),
+        (1, 64, 2),
+        (4, 256, 1),
+        (4, 32, 2),
+        (2, 8, 8),
+        (4, 2, 16),
+    ],
 )
 def test_every_thread_gets_the_statistics_of_its_rows(
     rows: int, lanes: int, groups: int, corrected: bool, tmp_path: Any
@@ -110,7 +121,7 @@ def test_every_thread_gets_the_statistics_of_its_rows(
         x[:, :, 1] = x[:, :, 0]
     if rows > 2:
         x[0, lanes // 3, 2, 1] = math.nan
-    found = found_by_threads(x, lanes, groups, corrected, tmp_path)
+    found = found_by_threads(x, lanes, groups, corrected, lanes % 64 == 0, tmp_path)
     assert (found.view("uint32") == found[:, :1].view("uint32")).all()
     found = found[:, 0].astype("float64")
     if rows > 1:

@@ -99,7 +99,7 @@ def chosen(op: Any, n: int, dtype: str, arch: str, **more: Any) -> Build:
         (
             ops.LAYER_NORM,
             Build(1024, "float32", RowConfig(64, 2, 4, True, rows_per_thread=4), bias="float16"),
-            ("rows::join_distances<4, 64, 2, true>", "rows::get<8, 1, true>"),
+            ("rows::join_distances<4, 64, 2, true, true>", "rows::get<8, 1, true>"),
         ),
         (
             ops.FUSED_ADD_RMS_NORM,

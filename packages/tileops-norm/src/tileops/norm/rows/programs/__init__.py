@@ -11,7 +11,8 @@ Launched with what ``parameters`` names: addresses and sizes as int64, numbers a
 its shape: each element is read by the thread that writes it, before it does.
 
 Every offset is computed in 64 bits. A row is computed by one block, or by one cluster of blocks,
-which may have several of them: no row depends on another, nor on M but for the layout that so many rows have.
+which may have several of them: no row depends on another, nor on M but for the layout that so many
+rows have.
 """
 
 from types import SimpleNamespace

@@ -67,6 +67,10 @@ __device__ __forceinline__ void sum_of_lanes(float *values, int lane) {
   }
 }
 
+// Findings of so few warps are added up by every thread: numbers that all read are read faster than
+// they are handed from lane to lane.
+constexpr int kFew = 4;
+
 // How a warp joins what warps found: each of kRows rows has as many lanes, which take kParts
 // findings in turns. Lanes that are more than a row has findings do what the first ones do.
 template <int kRows, int kParts> struct Joining {
@@ -112,13 +116,23 @@ __device__ __forceinline__ void join_squares(float *factors, float n, float eps,
 #pragma unroll
     for (int r = 0; r < kRows; ++r) factors[r] = rsqrtf(factors[r] / n + eps);
   } else {
-    __shared__ float found[kGroups][kRows][kWarps];
+    alignas(16) __shared__ float found[kGroups][kRows][kWarps];
     using Each = Joining<kRows, kWarps>;
     const Each joining(thread % 32);
     const int group = thread / kLanes, warp = thread % kLanes / 32;
     const float square = sum_spread<kRows, 32>(factors, thread % 32);
     if (joining.place == 0) found[group][joining.row][warp] = square;
     __syncthreads();
+    if constexpr (kWarps <= kFew) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        float sum = 0.0f;
+#pragma unroll
+        for (int k = 0; k < kWarps; ++k) sum += found[group][r][k];
+        factors[r] = rsqrtf(sum / n + eps);
+      }
+      return;
+    }
     float sum = 0.0f;
 #pragma unroll
     for (int turn = 0; turn < Each::kTurns; ++turn) {
@@ -153,8 +167,8 @@ __device__ __forceinline__ float correct(float square, float distance, float n, 
 
 // means + lows = the rows' means, factors = 1 / sqrt(variance + eps), from what a thread's warp
 // found: the means of its ``cells`` numbers, and the thread's sums of the distances from them, and
-// of their squares, in ``factors``. See statistics.py.
-template <int kRows, int kLanes, int kGroups, bool kCorrected>
+// of their squares, in ``factors``. Where kEven, all warps have as many. See statistics.py.
+template <int kRows, int kLanes, int kGroups, bool kCorrected, bool kEven>
 __device__ __forceinline__ void join_distances(float *means, float *lows, float *distances,
                                                float *factors, float cells, float n, float eps,
                                                int thread) {
@@ -170,7 +184,7 @@ __device__ __forceinline__ void join_distances(float *means, float *lows, float 
     }
   } else {
     using Each = Joining<kRows, kWarps>;
-    __shared__ float found[kGroups][4][kRows][kWarps];
+    alignas(16) __shared__ float found[kGroups][4][kRows][kWarps];
     const Each joining(thread % 32);
     const int group = thread / kLanes, warp = thread % kLanes / 32;
     float distance = 0.0f;
@@ -181,9 +195,31 @@ __device__ __forceinline__ void join_distances(float *means, float *lows, float 
       found[group][0][joining.row][warp] = mean;
       found[group][1][joining.row][warp] = square;
       if constexpr (kCorrected) found[group][2][joining.row][warp] = distance;
-      found[group][3][joining.row][warp] = cells;
+      if constexpr (!kEven) found[group][3][joining.row][warp] = cells;
     }
     __syncthreads();
+    if constexpr (kWarps <= kFew) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        mean = square = distance = 0.0f;
+#pragma unroll
+        for (int k = 0; k < kWarps; ++k) {
+          mean += found[group][0][r][k] * (kEven ? cells : found[group][3][r][k]);
+        }
+        mean = mean / n;
+#pragma unroll
+        for (int k = 0; k < kWarps; ++k) {
+          const float gap = found[group][0][r][k] - mean;
+          const float weighted = (kEven ? cells : found[group][3][r][k]) * gap;
+          const float twice = kCorrected ? 2.0f * found[group][2][r][k] : 0.0f;
+          square += found[group][1][r][k] + gap * (twice + weighted);
+          if constexpr (kCorrected) distance += found[group][2][r][k] + weighted;
+        }
+        means[r] = mean;
+        factors[r] = rsqrtf(correct<kCorrected>(square, distance, n, &lows[r]) / n + eps);
+      }
+      return;
+    }
     float each[Each::kTurns][4];
     mean = 0.0f;
 #pragma unroll
@@ -191,9 +227,10 @@ __device__ __forceinline__ void join_distances(float *means, float *lows, float 
       const int k = joining.part(turn);
 #pragma unroll
       for (int kind = 0; kind < 4; ++kind) {
-        each[turn][kind] =
-            k < kWarps && (kCorrected || kind != 2) ? found[group][kind][joining.row][k] : 0.0f;
+        const bool sent = kind < 2 || (kind == 2 ? kCorrected : !kEven);
+        each[turn][kind] = k < kWarps && sent ? found[group][kind][joining.row][k] : 0.0f;
       }
+      if (kEven && k < kWarps) each[turn][3] = cells;
       mean += each[turn][0] * each[turn][3];
     }
     mean = Each::sum(mean) / n;

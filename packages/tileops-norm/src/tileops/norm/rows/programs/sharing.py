@@ -41,6 +41,7 @@ def rows_sharing_columns(op: RowOp, build: Build, config: RowConfig) -> Any:
     # How far apart a group's rows are.
     apart = vector // math.gcd(n, vector) if config.phased else 1
     template = f"{rows}, {lanes}, {groups}"
+    flags = ", ".join("true" if flag else "false" for flag in (stats.corrected, move.even))
     threads = lanes * groups
     # Elsewhere the statistics wait for all of the block, and so for what all have staged.
     meet = config.staged and lanes <= 32 and threads > 32
@@ -161,7 +162,7 @@ def rows_sharing_columns(op: RowOp, build: Build, config: RowConfig) -> Any:
             if layer:
                 T.call_extern(
                     "handle",
-                    f"rows::join_distances<{template}, {'true' if stats.corrected else 'false'}>",
+                    f"rows::join_distances<{template}, {flags}>",
                     T.address_of(means[0]),
                     T.address_of(lows[0]),
                     T.address_of(distances[0]),
