@@ -20,6 +20,7 @@ from tileops.norm.rows.configs import (
     whole_warps,
 )
 from tileops.norm.rows.ops import RowOp
+from tileops.norm.rows.shares import share
 from tileops.norm.rows.splits import group, split
 
 __all__ = ["Choice", "Placing", "choose", "layout", "select"]
@@ -46,11 +47,14 @@ _MANY_BYTES = 96 * 1024 * 1024
 
 
 class Choice(NamedTuple):
-    """A layout, and another for calls of ``many_rows`` rows or more, where that is faster."""
+    """A layout, and others for calls of ``several_rows`` rows or more and of ``many_rows`` or more,
+    where these are faster."""
 
     config: Config
     many: Config | None = None
     many_rows: int = 0
+    several: Config | None = None
+    several_rows: int = 0
 
 
 def layout(n: int, dtype: str, aligned: bool) -> tuple[int, bool]:
@@ -80,15 +84,24 @@ def choose(
     make = _registers if placing == "registers" else _on_chip
     few = make(op, n, dtype, aligned, arch)
     many = _many(op, n, dtype, aligned, arch)
+    shared = share(op, n, dtype, *layout(n, dtype, aligned)) if placing == "registers" else None
+    several = (None, 0) if shared is None else (shared.config, shared.rows)
     # All kernels of a program are launched in the first one's clusters: see splits.py.
-    if many is None or many == few or many.cluster != few.cluster:
-        return Choice(few)
-    if many.shared_bytes(dtype) > shared_limit(arch):
-        return Choice(few)
+    if (
+        many is None
+        or many == few
+        or many.cluster != few.cluster
+        or many.shared_bytes(dtype) > shared_limit(arch)
+        or (shared is not None and shared.alone)
+    ):
+        return Choice(few, None, 0, *several)
     shaped = 3 if op.added else 1
     written = "float8_e4m3fn" if op.quantized else dtype
     moved = n * (shaped * ITEMSIZE[dtype] + ITEMSIZE[written])
-    return Choice(few, many, -(-_MANY_BYTES // moved))
+    many_rows = -(-_MANY_BYTES // moved)
+    if shared is not None and shared.rows >= many_rows:
+        several = (None, 0)
+    return Choice(few, many, many_rows, *several)
 
 
 def select(op: RowOp, n: int, dtype: str, aligned: bool = True, arch: str = "sm_90a") -> Placing:

@@ -35,7 +35,7 @@ ACCESS_BYTES = 16
 #: The widest cluster that every card with clusters can launch.
 MAX_CLUSTER = 8
 
-#: Rows that may share a cluster.
+#: Rows that may share a cluster, or a thread.
 GROUP_ROWS = (1, 2, 4, 8)
 
 #: Shared memory that one block may use, bytes, by architecture (CUDA programming guide, "technical
@@ -65,7 +65,7 @@ class RowConfig:
 
     Attributes:
         threads_per_row: a power of two up to 32, or a multiple of 32.
-        rows_per_block: rows that share a block; 1 in a cluster.
+        rows_per_block: groups of such threads in a block, each with a row; 1 in a cluster.
         vector: elements of one access.
         early: whether the weight and its like are read before the reduction, and kept, at the price
             of registers. A quantized row's weight always is read there, and again where not kept.
@@ -78,6 +78,10 @@ class RowConfig:
         load: how reads of x, and of what is added to it, treat the caches.
         columns: how those of the weight and its like do.
         store: how writes do.
+        rows_per_thread: rows that a group of threads holds side by side, for all of which it reads
+            the weight and its like once; a power of two.
+        staged: whether a block copies these to shared memory while its rows are on their way, for
+            all its rows.
     """
 
     threads_per_row: int
@@ -91,6 +95,8 @@ class RowConfig:
     load: Hint = "none"
     columns: Hint = "const"
     store: Hint = "none"
+    rows_per_thread: int = 1
+    staged: bool = False
 
     @property
     def lanes(self) -> int:
@@ -98,7 +104,24 @@ class RowConfig:
 
     @property
     def rows(self) -> int:
-        return self.rows_per_block
+        return self.rows_per_block * self.rows_per_thread
+
+    @property
+    def sharing(self) -> bool:
+        """Whether rows share what is read of the weight and its like."""
+        return self.rows_per_thread > 1 or self.staged
+
+    def unshared(self) -> str:
+        """Why rows cannot share it so; empty where they can."""
+        if self.rows_per_thread not in GROUP_ROWS:
+            return f"rows_per_thread must be one of {GROUP_ROWS}, not {self.rows_per_thread}"
+        if self.cluster > 1:
+            return "a cluster has one row"
+        if self.staged and self.early:
+            return "what is staged is not read early"
+        if self.staged and self.phased:
+            return "what is staged is read by whole accesses"
+        return ""
 
     @property
     def again(self) -> Hint:
@@ -260,8 +283,9 @@ class Build:
         n: elements of a row.
         dtype: x's.
         config: the layout.
-        many: another, for calls of ``many_rows`` rows or more: both are in the program, since a
+        many: another, for calls of ``many_rows`` rows or more: all are in the program, since a
             call with another number of rows builds nothing.
+        several: a third, for those of ``several_rows`` or more, but fewer than ``many_rows``.
         weight, bias: their dtypes; None is none.
         offset: whether a number is added to the weight.
         bounded: whether a quantized row's scale has an upper bound.
@@ -272,6 +296,8 @@ class Build:
     config: Config
     many: Config | None = None
     many_rows: int = 0
+    several: Config | None = None
+    several_rows: int = 0
     weight: str | None = None
     bias: str | None = None
     offset: bool = False

@@ -12,6 +12,7 @@ from tileops.norm.rows.configs import ITEMSIZE, Build, GroupConfig
 from tileops.norm.rows.ops import RowOp
 from tileops.norm.rows.programs.device import SOURCE as ROWS
 from tileops.norm.rows.programs.exchange import SOURCE as EXCHANGE
+from tileops.norm.rows.programs.joint import SOURCE as JOINT
 from tileops.norm.rows.programs.moves import Place
 from tileops.norm.rows.programs.parts import parts
 
@@ -73,7 +74,7 @@ def grouped_rows(op: RowOp, build: Build, config: GroupConfig) -> Any:
             T.ceildiv(a.m, rows) * config.cluster,
             threads=threads,
             cluster_dims=config.cluster,
-            prelude=ROWS + EXCHANGE,
+            prelude=ROWS + JOINT + EXCHANGE,
         ) as block:
             T.pdl_sync()  # see clusters.py
             if config.blocks_per_sm > 1:
