@@ -21,6 +21,7 @@ __all__ = [
     "WideConfig",
     "power_of_two",
     "shared_limit",
+    "together",
     "whole_warps",
 ]
 
@@ -107,6 +108,11 @@ class RowConfig:
         return self.rows_per_block * self.rows_per_thread
 
     @property
+    def block(self) -> int:
+        """Threads of a block."""
+        return self.threads_per_row * self.rows_per_block
+
+    @property
     def sharing(self) -> bool:
         """Whether rows share what is read of the weight and its like."""
         return self.rows_per_thread > 1 or self.staged
@@ -177,6 +183,10 @@ class WideConfig:
     def rows(self) -> int:
         return 1
 
+    @property
+    def block(self) -> int:
+        return self.threads
+
     def accesses(self, n: int) -> int:
         """Accesses that each thread makes to cover a row of ``n``."""
         return self.in_registers + self.in_shared + self.streamed(n)
@@ -232,6 +242,10 @@ class GroupConfig:
 
     @property
     def lanes(self) -> int:
+        return self.threads
+
+    @property
+    def block(self) -> int:
         return self.threads
 
     @property
@@ -302,6 +316,31 @@ class Build:
     bias: str | None = None
     offset: bool = False
     bounded: bool = False
+
+    @property
+    def configs(self) -> list[Config]:
+        """All its layouts."""
+        return [c for c in (self.config, self.several, self.many) if c is not None]
+
+    @property
+    def mixed(self) -> bool:
+        """Whether some of its layouts have clusters, and some have none."""
+        return len({config.cluster for config in self.configs}) > 1
+
+
+def together(*configs: Config) -> bool:
+    """Whether a program may have kernels of all these layouts.
+
+    Of one in clusters and one without the compiler is told by the number of threads: see
+    clusters.py.
+    """
+    clusters = {config.cluster for config in configs}
+    if len(clusters) == 1:
+        return True
+    threads = [
+        {c.block for c in configs if (c.cluster > 1) is clustered} for clustered in (False, True)
+    ]
+    return clusters == {1, max(clusters)} and not threads[0] & threads[1]
 
 
 def _chunks(n: int, config: Config) -> int:

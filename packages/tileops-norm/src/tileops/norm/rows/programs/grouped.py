@@ -73,10 +73,11 @@ def grouped_rows(op: RowOp, build: Build, config: GroupConfig) -> Any:
         with T.Kernel(
             T.ceildiv(a.m, rows) * config.cluster,
             threads=threads,
-            cluster_dims=config.cluster,
+            cluster_dims=part.cluster_dims,
             prelude=ROWS + JOINT + EXCHANGE,
         ) as block:
-            T.pdl_sync()  # see clusters.py
+            if part.waits:
+                T.pdl_sync()  # see clusters.py
             if config.blocks_per_sm > 1:
                 T.annotate_min_blocks_per_sm(config.blocks_per_sm)
             thread = T.get_thread_binding()

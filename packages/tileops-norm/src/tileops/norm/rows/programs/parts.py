@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+from tileops.norm.clusters import in_clusters
 from tileops.norm.rows.configs import Build, Config, RowConfig
 from tileops.norm.rows.ops import RowOp
 from tileops.norm.rows.programs.moves import Line, Place, moves
@@ -181,7 +182,12 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
             normalize(s, held, k, column_at + k, 0)
             move.write_rows(s.values, 0, s.largest, at, i + k)
 
+    # How TileLang, the compiler and the kernel are told of clusters: see clusters.py.
+    told = config.cluster > 1 and build.mixed
     return SimpleNamespace(
+        cluster_dims=None if build.mixed else config.cluster,
+        prelude=in_clusters(config.block, config.cluster) if told else "",
+        waits=config.cluster > 1 and not build.mixed,
         move=move,
         layer=layer,
         place=place,

@@ -44,10 +44,10 @@ def rows_in_registers(op: RowOp, build: Build, config: RowConfig) -> Any:
         with T.Kernel(
             T.ceildiv(a.m, config.rows) * config.cluster,
             threads=config.lanes * config.rows_per_block,
-            cluster_dims=config.cluster,
-            prelude=SOURCE,
+            cluster_dims=part.cluster_dims,
+            prelude=part.prelude + SOURCE,
         ) as block:
-            if config.cluster > 1:
+            if part.waits:
                 T.pdl_sync()  # see clusters.py
             if config.blocks_per_sm > 1:
                 T.annotate_min_blocks_per_sm(config.blocks_per_sm)

@@ -100,9 +100,12 @@ def wide_rows(op: RowOp, build: Build, config: WideConfig) -> Any:
     @T.macro
     def body(a):
         with T.Kernel(
-            a.m * config.cluster, threads=threads, cluster_dims=config.cluster, prelude=SOURCE
+            a.m * config.cluster,
+            threads=threads,
+            cluster_dims=part.cluster_dims,
+            prelude=part.prelude + SOURCE,
         ) as block:
-            if config.cluster > 1:
+            if part.waits:
                 T.pdl_sync()  # see clusters.py
             if config.blocks_per_sm > 1:
                 T.annotate_min_blocks_per_sm(config.blocks_per_sm)
