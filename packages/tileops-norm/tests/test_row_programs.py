@@ -122,12 +122,30 @@ def test_each_kind_of_program_builds(op: Any, build: Build, expected: tuple[str,
 
 
 @needs_nvcc
-def test_a_program_of_two_layouts_holds_both() -> None:
-    """A call with more rows than ``many_rows`` builds nothing: the other layout is there."""
-    build = chosen(ops.RMS_NORM, 8192, "bfloat16", "sm_90a", weight="bfloat16")
-    assert build.many is not None
-    source = built(ops.RMS_NORM, build, "sm_90a").source
-    assert source.count("__launch_bounds__") == 2
+@pytest.mark.parametrize(
+    ("op", "n", "dtype", "bounds"),
+    [
+        (ops.RMS_NORM, 8192, "bfloat16", ["(512, 1)", "(512, 4)"]),
+        (ops.LAYER_NORM, 4096, "bfloat16", ["(128, 1)", "(256, 4)", "(128, 12)"]),
+        (ops.LAYER_NORM, 1600, "float32", ["(128, 1)", "(224, 1)"]),
+    ],
+)
+def test_a_program_of_some_layouts_holds_all(
+    op: Any, n: int, dtype: str, bounds: list[str]
+) -> None:
+    """A call with more rows than ``many_rows`` builds nothing: the other layouts are there."""
+    build = chosen(op, n, dtype, "sm_90a", weight=dtype)
+    source = built(op, build, "sm_90a").source
+    assert sorted(re.findall(r"__launch_bounds__(\(.*?\))", source)) == sorted(bounds)
+
+
+def test_the_number_of_rows_chooses_among_all_layouts() -> None:
+    """By two comparisons, the first of which finds few rows."""
+    build = chosen(ops.LAYER_NORM, 4096, "bfloat16", "sm_90a", weight="bfloat16")
+    text = str(programs.program(ops.LAYER_NORM, build))
+    found = [int(n) for n in re.findall(r"if m < T.int64\((\d+)\)", text)]
+    assert found == [build.several_rows, build.many_rows]
+    assert 1 < build.several_rows < build.many_rows
 
 
 @needs_nvcc

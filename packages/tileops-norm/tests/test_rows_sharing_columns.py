@@ -71,7 +71,7 @@ def program(op: Any, build: Build) -> Any:
 def run(op: Any, call: Any, config: RowConfig, given: dict[str, Any]) -> dict[str, Any]:
     """Outputs, NaN before, of a row more than there is, which stays NaN."""
     known, m = row_op(op), given["x"].shape[0]
-    kinds = {
+    kinds: dict[str, Any] = {
         name: str(given[name].dtype).removeprefix("torch.")
         for name in ("weight", "bias")
         if given.get(name) is not None

@@ -51,17 +51,19 @@ def share(op: RowOp, n: int, dtype: str, vector: int, phased: bool) -> Share | N
 
 
 def _layer_norm(chunks: int, vector: int, dtype: str) -> Share | None:
-    # fp16 12608x1024 (14.4): one row of 64 threads 15.9, 2 of 128 15.4, 2 of 64 15.6, 4 of 128
-    #   15.6; 8192 rows (10.1) 11.5, 11.1, 11.4; 4096 rows (6.1) 7.4, 7.2, 6.6; 2048 rows 4.5, 4.5,
-    #   4.7
-    if 64 < chunks <= 128 and dtype != "float32":
-        if not _filled(chunks, 1):
-            return None
-        lanes = whole_warps(chunks)
-        return Share(RowConfig(lanes, 1, vector, True, rows_per_thread=2), 2**19 // lanes)
-    if not 128 < chunks <= 1024 or not _filled(chunks, 2):
+    if not 64 < chunks <= 1024 or not _filled(chunks, 2):
         return None
     lanes = whole_warps(-(-chunks // 2))
+    # fp16 12608x1024 (14.3): one row of 64 threads 15.8, 2 rows of 64 that may stay floats 15.1,
+    #   weights read early 15.3, 2 of 128 15.5; kept packed, 2 of 64 15.5, 4 15.8, 2 of 128 15.6;
+    #   hot (12.9) 15.1, 13.8, 14.1, 14.6; 14.2, 14.3, 14.8. By rows, one row of 64, and 2 of 64 in
+    #   blocks of 128, kept packed: 8192 (10.1) 11.5 and 11.4; 4096 (6.1) 7.4 and 6.6; 2048 (4.0)
+    #   4.5 and 4.7
+    if chunks <= 128:
+        if dtype == "float32":
+            return None
+        layout = RowConfig(lanes, 1, vector, False, packed=False, rows_per_thread=2)
+        return Share(layout, 2**18 // lanes)
     # float32 8192x1600 (26.9): one row of 128 threads 28.3, 2 of 224 27.3, their weights read late
     #   27.9, 4 of 224 28.4, 2 of 416 33.1; 4096 rows (14.7) 15.9, -, 15.8; 2048 rows 9.5, -, 9.9
     if dtype == "float32":

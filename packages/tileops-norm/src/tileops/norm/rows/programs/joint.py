@@ -69,7 +69,7 @@ __device__ __forceinline__ void sum_of_lanes(float *values, int lane) {
 
 // Findings of so few warps are added up by every thread: numbers that all read are read faster than
 // they are handed from lane to lane.
-constexpr int kFew = 4;
+constexpr int kFew = 2;
 
 // How a warp joins what warps found: each of kRows rows has as many lanes, which take kParts
 // findings in turns. Lanes that are more than a row has findings do what the first ones do.

@@ -147,9 +147,9 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
             move.widen(wide, 0, held, k, dtype)
         for v in T.unroll(config.vector):
             if sharing and layer and stats.corrected:
-                values[slot, v] = (wide[0, v] - s.mean[0]) * s.factor[0] + s.low[0]
+                values[slot, v] = (wide[0, v] - s.mean[0]) * s.factor[0] - s.low[0] * s.factor[0]
             elif sharing and layer:
-                values[slot, v] = wide[0, v] * s.factor[0] + s.low[0]
+                values[slot, v] = (wide[0, v] - s.mean[0]) * s.factor[0]
             elif sharing:
                 values[slot, v] = wide[0, v] * s.factor[0]
             elif layer and stats.corrected:

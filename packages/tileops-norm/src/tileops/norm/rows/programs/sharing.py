@@ -184,9 +184,8 @@ def rows_sharing_columns(op: RowOp, build: Build, config: RowConfig) -> Any:
             for r in tuple(range(rows)):
                 state[r].factor[0] = factors[r]
                 if layer:
-                    # What is added to an element times the factor: see parts.normalize.
                     state[r].mean[0] = means[r]
-                    state[r].low[0] = -(lows[r] if stats.corrected else means[r]) * factors[r]
+                    state[r].low[0] = lows[r]
             if config.early and not config.staged and config.packed:
                 for column in columns:
                     move.keep_packed(column.buffer, count, column.line.kind, state[0].factor)
