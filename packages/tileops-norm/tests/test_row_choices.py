@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -88,8 +89,8 @@ def test_every_width_has_a_layout(dtype: str, arch: str) -> None:
                 if choice.many is not None:
                     assert_valid(choice.many, n, dtype, aligned, arch, where)
                     assert choice.many_rows > 1, where
-                    # TileLang 0.1.15 launches all of a program's kernels with one cluster.
-                    assert choice.many.cluster == choice.config.cluster, where
+                    layouts = [choice.config, choice.several or choice.config, choice.many]
+                    assert configs.together(*layouts), where
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -106,15 +107,44 @@ def test_streaming_serves_every_width(dtype: str, aligned: bool) -> None:
 def test_many_rows_share_a_cluster_where_they_fill_it(dtype: str) -> None:
     """Of RMSNorm in half precision; wherever else the layout has no program, or was no gain."""
     for op in OPS:
-        found = {
-            n
-            for n in WIDTHS
-            if isinstance(
-                choices.choose(choices.select(op, n, dtype), op, n, dtype).many, GroupConfig
-            )
-        }
-        filled = {65536, 131072, 262144}
-        assert found == (filled if op is ops.RMS_NORM and dtype != "float32" else set())
+        every = {n: choices.choose(choices.select(op, n, dtype), op, n, dtype) for n in WIDTHS}
+        several = {n for n, choice in every.items() if isinstance(choice.several, GroupConfig)}
+        many = {n for n, choice in every.items() if isinstance(choice.many, GroupConfig)}
+        grouped = op is ops.RMS_NORM and dtype != "float32"
+        assert several == ({65536} if grouped else set())
+        assert many == ({131072, 262144} if grouped else set())
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_many_rows_have_a_block_each_where_it_holds_them(dtype: str, arch: str) -> None:
+    """Those of 64 to 128 KiB, of RMSNorm, and where rows of a cluster are what it was measured
+    against."""
+    for op in OPS:
+        for n in WIDTHS:
+            placing = choices.select(op, n, dtype, True, arch)
+            many = choices.choose(placing, op, n, dtype, True, arch).many
+            size = n * configs.ITEMSIZE[dtype]
+            alone = isinstance(many, WideConfig) and many.cluster == 1 and size > 64 * 1024
+            fits = 64 * 1024 < size <= 128 * 1024 and n * configs.ITEMSIZE[dtype] % 16 == 0
+            expected = fits and op is ops.RMS_NORM and arch == "sm_90a"
+            assert alone == expected, (op.name, n)
+            if alone:
+                assert many.threads * 8 * many.vector >= n
+                assert many.streamed(n) == many.unroll == 8
+
+
+def test_kernels_of_a_program_are_told_apart_by_their_threads() -> None:
+    cluster = WideConfig(512, 8, 0, 0, 2, cluster=4)
+    assert configs.together(cluster)
+    assert configs.together(cluster, dataclasses.replace(cluster, threads=256))
+    assert configs.together(cluster, WideConfig(1024, 8, 0, 0, 8))
+    assert not configs.together(cluster, WideConfig(512, 8, 0, 0, 8))
+    assert not configs.together(cluster, dataclasses.replace(cluster, cluster=2))
+    assert not configs.together(
+        cluster, dataclasses.replace(cluster, cluster=2), WideConfig(1024, 8, 0, 0, 8)
+    )
+    assert configs.together(WideConfig(512, 8, 0, 0, 2), WideConfig(512, 8, 0, 0, 8))
 
 
 @pytest.mark.parametrize(

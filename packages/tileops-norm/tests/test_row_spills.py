@@ -35,7 +35,9 @@ OPS: tuple[Any, ...] = (
 
 #: Wide rows, which no entry has a workload of.
 WIDE = [
-    *((ops.RMS_NORM, n, "bfloat16") for n in (65536, 131072, 262144)),
+    *((ops.RMS_NORM, n, "bfloat16") for n in (40960, 49160, 65536, 131072, 262144)),
+    (ops.RMS_NORM, 65536, "float16"),
+    (ops.RMS_NORM, 32768, "float32"),
     (ops.RMS_NORM, 131072, "float16"),
     (ops.RMS_NORM, 65536, "float32"),
     *((ops.LAYER_NORM, n, "bfloat16") for n in (65536, 131072, 262144, 100000)),
@@ -45,7 +47,13 @@ WIDE = [
 ]
 
 #: Bytes that layouts of 3 blocks spill, where 2 blocks spill none and are slower: splits.py.
-KNOWN = {("fused_add_layer_norm", 65536): 8, ("fused_add_layer_norm", 131072): 8}
+KNOWN = {
+    ("fused_add_layer_norm", 65536): 8,
+    ("fused_add_layer_norm", 131072): 8,
+    # Of few rows, in a cluster of 2.
+    ("rms_norm", 40960): 12,
+    ("rms_norm", 49160): 32,
+}
 
 
 def build_of(op: Any, n: int, dtype: str, columns: str, **more: Any) -> Build:

@@ -74,7 +74,7 @@ def grouped_rows(op: RowOp, build: Build, config: GroupConfig) -> Any:
             T.ceildiv(a.m, rows) * config.cluster,
             threads=threads,
             cluster_dims=part.cluster_dims,
-            prelude=ROWS + JOINT + EXCHANGE,
+            prelude=part.prelude + ROWS + JOINT + EXCHANGE,
         ) as block:
             if part.waits:
                 T.pdl_sync()  # see clusters.py
