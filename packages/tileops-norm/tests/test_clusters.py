@@ -86,6 +86,22 @@ def test_clusters_wait_for_the_kernel_before(name: str) -> None:
         assert SIGNAL not in kernel
 
 
+def test_where_only_some_kernels_have_clusters_the_compiler_is_told() -> None:
+    """By the launch bounds of each: TileLang would give all of them the first one's clusters. They
+    are launched as what has none is, and wait for nothing."""
+    few, many = WideConfig(128, 8, 4, 4, 4, cluster=2), WideConfig(256, 8, 0, 0, 8)
+    build = Build(16384, "bfloat16", few, many, 5, weight="bfloat16")
+    program = tilelang_backend.build(
+        lambda: programs.program(ops.RMS_NORM, build),
+        arch="sm_90a",
+        pass_configs=programs.PASS_CONFIGS,
+    )
+    assert "cluster_dims((threads) == 128 ? 2 : 1, 1, 1)" in program.source
+    bounds = re.findall(r"__global__ void __launch_bounds__\((\d+), \d+\)", program.source)
+    assert bounds == ["128", "256"]
+    assert WAIT not in program.source
+
+
 ALONE: dict[str, tuple[int, Any]] = {
     "held-and-its-average": (2, lambda: channels("held", TRACKED, replace(HELD, cluster=1))),
     "held-and-its-counter": (2, lambda: channels("held", BATCH, replace(HELD, cluster=1))),

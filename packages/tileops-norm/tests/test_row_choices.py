@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -49,14 +50,17 @@ def assert_valid(config: Any, n: int, dtype: str, aligned: bool, arch: str, wher
     lanes = config.lanes
     assert lanes % 32 == 0 or (lanes < 32 and 32 % lanes == 0), where
     # Rows of a cluster are those of all its threads.
-    threads = lanes * (config.rows if config.cluster == 1 else 1)
+    groups = config.rows_per_block if isinstance(config, RowConfig) else config.rows
+    threads = lanes * (groups if config.cluster == 1 else 1)
     assert 1 <= threads <= 1024, where
     assert threads * config.blocks_per_sm <= 2048, where
     assert config.cluster in (1, 2, 4, 8), where
     assert config.cluster == 1 or arch.startswith(("sm_9", "sm_10")), where
     if isinstance(config, RowConfig):
         assert config.cluster == 1 or config.rows == 1, where
+        assert config.unshared() == "", where
         held = config.accesses(n) * config.vector * configs.ITEMSIZE[dtype]
+        held *= config.rows_per_thread
         assert held <= 128 or config.vector == 1, where
         assert config.accesses(n) <= 128, where
     else:
@@ -77,11 +81,16 @@ def test_every_width_has_a_layout(dtype: str, arch: str) -> None:
                 choice = choices.choose(placing, op, n, dtype, aligned, arch)
                 where = (op.name, n, aligned, placing, choice)
                 assert_valid(choice.config, n, dtype, aligned, arch, where)
+                if choice.several is not None:
+                    assert_valid(choice.several, n, dtype, aligned, arch, where)
+                    assert choice.several_rows > 1, where
+                    assert choice.many is None or choice.several_rows < choice.many_rows, where
+                    assert choice.several.cluster == choice.config.cluster, where
                 if choice.many is not None:
                     assert_valid(choice.many, n, dtype, aligned, arch, where)
                     assert choice.many_rows > 1, where
-                    # TileLang 0.1.15 launches all of a program's kernels with one cluster.
-                    assert choice.many.cluster == choice.config.cluster, where
+                    layouts = [choice.config, choice.several or choice.config, choice.many]
+                    assert configs.together(*layouts), where
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -98,15 +107,44 @@ def test_streaming_serves_every_width(dtype: str, aligned: bool) -> None:
 def test_many_rows_share_a_cluster_where_they_fill_it(dtype: str) -> None:
     """Of RMSNorm in half precision; wherever else the layout has no program, or was no gain."""
     for op in OPS:
-        found = {
-            n
-            for n in WIDTHS
-            if isinstance(
-                choices.choose(choices.select(op, n, dtype), op, n, dtype).many, GroupConfig
-            )
-        }
-        filled = {65536, 131072, 262144}
-        assert found == (filled if op is ops.RMS_NORM and dtype != "float32" else set())
+        every = {n: choices.choose(choices.select(op, n, dtype), op, n, dtype) for n in WIDTHS}
+        several = {n for n, choice in every.items() if isinstance(choice.several, GroupConfig)}
+        many = {n for n, choice in every.items() if isinstance(choice.many, GroupConfig)}
+        grouped = op is ops.RMS_NORM and dtype != "float32"
+        assert several == ({65536} if grouped else set())
+        assert many == ({131072, 262144} if grouped else set())
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_many_rows_have_a_block_each_where_it_holds_them(dtype: str, arch: str) -> None:
+    """Those of 64 to 128 KiB, of RMSNorm, and where rows of a cluster are what it was measured
+    against."""
+    for op in OPS:
+        for n in WIDTHS:
+            placing = choices.select(op, n, dtype, True, arch)
+            many = choices.choose(placing, op, n, dtype, True, arch).many
+            size = n * configs.ITEMSIZE[dtype]
+            alone = isinstance(many, WideConfig) and many.cluster == 1 and size > 64 * 1024
+            fits = 64 * 1024 < size <= 128 * 1024 and n * configs.ITEMSIZE[dtype] % 16 == 0
+            expected = fits and op is ops.RMS_NORM and arch == "sm_90a"
+            assert alone == expected, (op.name, n)
+            if alone:
+                assert many.threads * 8 * many.vector >= n
+                assert many.streamed(n) == many.unroll == 8
+
+
+def test_kernels_of_a_program_are_told_apart_by_their_threads() -> None:
+    cluster = WideConfig(512, 8, 0, 0, 2, cluster=4)
+    assert configs.together(cluster)
+    assert configs.together(cluster, dataclasses.replace(cluster, threads=256))
+    assert configs.together(cluster, WideConfig(1024, 8, 0, 0, 8))
+    assert not configs.together(cluster, WideConfig(512, 8, 0, 0, 8))
+    assert not configs.together(cluster, dataclasses.replace(cluster, cluster=2))
+    assert not configs.together(
+        cluster, dataclasses.replace(cluster, cluster=2), WideConfig(1024, 8, 0, 0, 8)
+    )
+    assert configs.together(WideConfig(512, 8, 0, 0, 2), WideConfig(512, 8, 0, 0, 8))
 
 
 @pytest.mark.parametrize(
@@ -136,10 +174,68 @@ def test_few_rows_have_the_layout_that_was_fastest(
 
 
 @pytest.mark.parametrize(
+    ("op", "n", "dtype", "lanes", "early", "rows", "blocks", "from_rows", "others"),
+    [
+        (ops.LAYER_NORM, 1024, "float16", 64, False, 2, 1, 4096, None),
+        (ops.LAYER_NORM, 2048, "bfloat16", 128, False, 4, 8, 2048, None),
+        (ops.LAYER_NORM, 3072, "bfloat16", 192, False, 4, 5, 1365, 8192),
+        (ops.LAYER_NORM, 4096, "float16", 256, False, 4, 4, 1024, 6144),
+        (ops.LAYER_NORM, 4544, "bfloat16", 288, False, 2, 4, 910, None),
+        (ops.LAYER_NORM, 5120, "bfloat16", 320, False, 2, 3, 819, 4916),
+        (ops.LAYER_NORM, 8192, "bfloat16", 512, False, 2, 2, 512, 3072),
+        (ops.LAYER_NORM, 1600, "float32", 224, True, 2, 1, 4096, None),
+        (ops.LAYER_NORM, 261, "float32", 32, True, 2, 1, 8192, None),
+        (ops.RMS_NORM, 2048, "bfloat16", 256, True, 4, 8, 3072, None),
+        (ops.RMS_NORM, 4096, "bfloat16", 512, True, 4, 4, 1536, 6144),
+        (ops.RMS_NORM, 5120, "bfloat16", 640, True, 2, 3, 2048, 4916),
+        (ops.RMS_NORM, 1600, "float32", 416, True, 2, 4, 6144, None),
+    ],
+)
+def test_several_rows_share_a_weight_as_was_fastest(
+    op: Any,
+    n: int,
+    dtype: str,
+    lanes: int,
+    early: bool,
+    rows: int,
+    blocks: int,
+    from_rows: int,
+    others: int | None,
+) -> None:
+    """As for few; and from how many rows on, up to how many."""
+    choice = choices.choose("registers", op, n, dtype)
+    config = choice.several
+    assert isinstance(config, RowConfig)
+    found = (config.lanes, config.early, config.rows_per_thread, config.blocks_per_sm)
+    assert (*found, choice.several_rows) == (lanes, early, rows, blocks, from_rows)
+    assert (choice.many_rows if choice.many else None) == others
+
+
+@pytest.mark.parametrize(
+    ("op", "n", "dtype"),
+    [
+        (ops.RMS_NORM, 128, "bfloat16"),
+        (ops.RMS_NORM, 511, "bfloat16"),
+        (ops.RMS_NORM, 1024, "float16"),
+        (ops.RMS_NORM, 3072, "bfloat16"),
+        (ops.RMS_NORM, 4095, "bfloat16"),
+        (ops.RMS_NORM, 8192, "bfloat16"),
+        (ops.RMS_NORM, 261, "float32"),
+        (ops.LAYER_NORM, 1152, "float16"),
+        (ops.LAYER_NORM, 4095, "float16"),
+        (ops.FUSED_ADD_LAYER_NORM, 4096, "float16"),
+        (ops.ADA_LAYER_NORM, 3072, "bfloat16"),
+        (ops.RMS_NORM_PER_TOKEN_QUANT, 4096, "bfloat16"),
+    ],
+)
+def test_rows_that_gain_nothing_share_nothing(op: Any, n: int, dtype: str) -> None:
+    assert choices.choose("registers", op, n, dtype).several is None
+
+
+@pytest.mark.parametrize(
     ("op", "n", "dtype", "threads", "accesses", "unroll", "cluster", "blocks"),
     [
         (ops.LAYER_NORM, 4096, "bfloat16", 128, 4, 4, 1, 12),
-        (ops.LAYER_NORM, 4544, "bfloat16", 288, 2, 2, 1, 5),
         (ops.ADA_LAYER_NORM, 3072, "bfloat16", 192, 2, 2, 1, 8),
         (ops.ADA_LAYER_NORM, 5120, "bfloat16", 160, 4, 2, 1, 8),
         (ops.RMS_NORM, 65536, "float32", 512, 4, 2, 8, 4),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 import pytest
 
-from tileops.norm.rows.programs import device, exchange
+from tileops.norm.rows.programs import device, exchange, joint
 
 pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
 
@@ -59,8 +59,8 @@ template <class F> float exchange(float value, F from) {
 float __shfl_xor_sync(unsigned, float value, int mask) {
   return exchange(value, [=](int lane) { return lane ^ mask; });
 }
-float __shfl_sync(unsigned, float value, int source) {
-  return exchange(value, [=](int) { return source; });
+float __shfl_sync(unsigned, float value, int source, int width = 32) {
+  return exchange(value, [=](int lane) { return lane / width * width + source; });
 }
 float rsqrtf(float value) { return 1 / std::sqrt(value); }
 
@@ -142,9 +142,17 @@ int main(int, char **arguments) {
 CXX = ("c++", "-std=c++20", "-O1", "-ffp-contract=off", "-pthread", "-w", "host.cpp", "-o", "host")
 
 
+def sums_of_lanes() -> str:
+    """What comes before the exchange."""
+    begin = joint.SOURCE.index("template <int kRows, int kLanes>")
+    end = joint.SOURCE.index("// values[r] = what the lanes of row r have")
+    return f"namespace rows {{\n{joint.SOURCE[begin:end]}}}\n"
+
+
 def written_for(folder: Any, rows: int, warps: int, cluster: int, n: int) -> list[str]:
     """Writes the exchange as a program of the CPU; what compiles it."""
     text = exchange.SOURCE.replace("__shared__ Findings", "using Found = Findings")
+    text = sums_of_lanes() + text
     text = text.replace(
         " found;\n  return found;", ";\n  return *reinterpret_cast<Found *>(block->memory);"
     )

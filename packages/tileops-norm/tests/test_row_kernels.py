@@ -219,17 +219,18 @@ def test_every_way_to_hold_a_row_is_right_where_another_is_selected(
     verify(op, placing, call, 66, share=3 if row_op(op).modulated else 1)
 
 
-@pytest.mark.parametrize("n", [5001, 8192, 30000])
+@pytest.mark.parametrize("n", [1024, 4096, 4544, 5001, 8192, 30000])
 @pytest.mark.parametrize("op", [RMSNormFwdOp, LayerNormFwdOp, AdaLayerNormFwdOp, *QUANTIZED])
 def test_many_rows_have_a_layout_of_their_own(op: Any, n: int) -> None:
-    """The same program, on both sides of the number of rows from which the other layout serves."""
+    """The same program, on both sides of the numbers of rows from which another layout serves."""
     call = a_call(op, n, torch.bfloat16, 0)
     arch = tilelang_backend.device_arch()
     known = row_op(op)
     placing = choices.select(known, n, "bfloat16", True, arch)
-    rows = choices.choose(placing, known, n, "bfloat16", True, arch).many_rows
-    for count in (rows - 1, rows) if rows else (1000,):
-        verify(op, placing, call, count)
+    choice = choices.choose(placing, known, n, "bfloat16", True, arch)
+    for rows in (choice.several_rows, choice.many_rows):
+        for count in (rows - 1, rows, rows + 1) if rows else (1000,):
+            verify(op, placing, call, count)
 
 
 #: Of a quantized row's elements, by eps, beside rows of NaN and infinity: squares leave float32's

@@ -96,6 +96,21 @@ def chosen(op: Any, n: int, dtype: str, arch: str, **more: Any) -> Build:
             Build(16384, "float32", GroupConfig(128, 4, 2, 4, 12, 4, 4, 2), weight="bfloat16"),
             ("rows::join_rows<2, 4, 4>", "rows::get<8, 1, true>"),
         ),
+        (
+            ops.LAYER_NORM,
+            Build(1024, "float32", RowConfig(64, 2, 4, True, rows_per_thread=4), bias="float16"),
+            ("rows::join_distances<4, 64, 2, true, true>", "rows::get<8, 1, true>"),
+        ),
+        (
+            ops.FUSED_ADD_RMS_NORM,
+            Build(1000, "bfloat16", RowConfig(32, 4, 8, False, staged=True), weight="float32"),
+            ("rows::join_squares<1, 32, 4>", "rows::stage<32>", "rows::copy<32>"),
+        ),
+        (
+            ops.RMS_NORM,
+            Build(511, "float16", RowConfig(64, 2, 8, True, phased=True, rows_per_thread=2)),
+            ("rows::join_squares<2, 64, 2>", "rows::get_edge<2>", "rows::put_edge<8, 2>"),
+        ),
     ],
 )
 def test_each_kind_of_program_builds(op: Any, build: Build, expected: tuple[str, ...]) -> None:
@@ -107,12 +122,30 @@ def test_each_kind_of_program_builds(op: Any, build: Build, expected: tuple[str,
 
 
 @needs_nvcc
-def test_a_program_of_two_layouts_holds_both() -> None:
-    """A call with more rows than ``many_rows`` builds nothing: the other layout is there."""
-    build = chosen(ops.RMS_NORM, 8192, "bfloat16", "sm_90a", weight="bfloat16")
-    assert build.many is not None
-    source = built(ops.RMS_NORM, build, "sm_90a").source
-    assert source.count("__launch_bounds__") == 2
+@pytest.mark.parametrize(
+    ("op", "n", "dtype", "bounds"),
+    [
+        (ops.RMS_NORM, 8192, "bfloat16", ["(512, 1)", "(512, 4)"]),
+        (ops.LAYER_NORM, 4096, "bfloat16", ["(128, 1)", "(256, 4)", "(128, 12)"]),
+        (ops.LAYER_NORM, 1600, "float32", ["(128, 1)", "(224, 1)"]),
+    ],
+)
+def test_a_program_of_some_layouts_holds_all(
+    op: Any, n: int, dtype: str, bounds: list[str]
+) -> None:
+    """A call with more rows than ``many_rows`` builds nothing: the other layouts are there."""
+    build = chosen(op, n, dtype, "sm_90a", weight=dtype)
+    source = built(op, build, "sm_90a").source
+    assert sorted(re.findall(r"__launch_bounds__(\(.*?\))", source)) == sorted(bounds)
+
+
+def test_the_number_of_rows_chooses_among_all_layouts() -> None:
+    """By two comparisons, the first of which finds few rows."""
+    build = chosen(ops.LAYER_NORM, 4096, "bfloat16", "sm_90a", weight="bfloat16")
+    text = str(programs.program(ops.LAYER_NORM, build))
+    found = [int(n) for n in re.findall(r"if m < T.int64\((\d+)\)", text)]
+    assert found == [build.several_rows, build.many_rows]
+    assert 1 < build.several_rows < build.many_rows
 
 
 @needs_nvcc
@@ -221,6 +254,41 @@ def test_groups_are_of_rows_that_have_nothing_added(op: Any) -> None:
     with pytest.raises(KernelBuildError) as caught:
         programs.program(op, Build(131072, "bfloat16", GROUP))
     assert str(caught.value) == f"{op.name}: no program has several of its rows in a cluster"
+
+
+SHARING = RowConfig(64, 2, 8, False, rows_per_thread=2)
+
+
+@pytest.mark.parametrize(
+    ("op", "changes", "why"),
+    [
+        (ops.LAYER_NORM, {"rows_per_thread": 3}, "rows_per_thread must be one of (1, 2, 4, 8)"),
+        (ops.LAYER_NORM, {"cluster": 2}, "a cluster has one row"),
+        (ops.LAYER_NORM, {"staged": True, "early": True}, "what is staged is not read early"),
+        (ops.LAYER_NORM, {"staged": True, "phased": True}, "what is staged is read by whole"),
+        (ops.ADA_LAYER_NORM, {}, "no program has rows of it that share a weight"),
+        (ops.RMS_NORM_PER_TOKEN_QUANT, {}, "no program has rows of it that share a weight"),
+    ],
+)
+def test_rows_that_cannot_share_a_weight_build_no_program(
+    op: Any, changes: dict[str, Any], why: str
+) -> None:
+    config = dataclasses.replace(SHARING, **changes)
+    with pytest.raises(KernelBuildError, match=rf"^{op.name}: .*{re.escape(why)}"):
+        programs.program(op, Build(1000, "bfloat16", config))
+
+
+@needs_nvcc
+@pytest.mark.parametrize("op", [ops.RMS_NORM, ops.LAYER_NORM], ids=lambda op: op.name)
+@pytest.mark.parametrize("config", [SHARING, RowConfig(64, 2, 8, False, staged=True)])
+def test_rows_that_share_a_weight_wait_once_for_all(op: Any, config: RowConfig) -> None:
+    """Of all of a block's rows at once, and for what it staged with them; a weight is read once."""
+    source = built(op, Build(1000, "bfloat16", config, weight="bfloat16"), "sm_90a").source
+    kernel = source[source.rindex("__launch_bounds__") :]
+    assert kernel.count("__syncthreads()") == 0
+    assert len(re.findall(r"rows::join_\w+<", kernel)) == 1
+    read = "rows::stage<16>" if config.staged else "rows::get<16, 1, true>"
+    assert kernel.count(read) == (1 if config.staged else 2)
 
 
 @needs_nvcc

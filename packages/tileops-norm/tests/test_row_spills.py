@@ -35,7 +35,9 @@ OPS: tuple[Any, ...] = (
 
 #: Wide rows, which no entry has a workload of.
 WIDE = [
-    *((ops.RMS_NORM, n, "bfloat16") for n in (65536, 131072, 262144)),
+    *((ops.RMS_NORM, n, "bfloat16") for n in (40960, 49160, 65536, 131072, 262144)),
+    (ops.RMS_NORM, 65536, "float16"),
+    (ops.RMS_NORM, 32768, "float32"),
     (ops.RMS_NORM, 131072, "float16"),
     (ops.RMS_NORM, 65536, "float32"),
     *((ops.LAYER_NORM, n, "bfloat16") for n in (65536, 131072, 262144, 100000)),
@@ -45,7 +47,13 @@ WIDE = [
 ]
 
 #: Bytes that layouts of 3 blocks spill, where 2 blocks spill none and are slower: splits.py.
-KNOWN = {("fused_add_layer_norm", 65536): 8, ("fused_add_layer_norm", 131072): 8}
+KNOWN = {
+    ("fused_add_layer_norm", 65536): 8,
+    ("fused_add_layer_norm", 131072): 8,
+    # Of few rows, in a cluster of 2.
+    ("rms_norm", 40960): 12,
+    ("rms_norm", 49160): 32,
+}
 
 
 def build_of(op: Any, n: int, dtype: str, columns: str, **more: Any) -> Build:
@@ -86,9 +94,9 @@ def kept_in_memory(op: Any, build: Build, folder: pathlib.Path) -> list[int]:
 
 @pytest.mark.parametrize(("op", "build"), WORKLOADS, ids=WORKLOADS.values())
 def test_no_workload_spills(op: Any, build: Build, tmp_path: pathlib.Path) -> None:
-    """For few rows and for many. LayerNorm of 8192x1600 float32 spilled 120 bytes, and took twice
-    the time of the layout of few rows."""
-    kernels = 1 if build.many is None else 2
+    """For few rows, several and many. LayerNorm of 8192x1600 float32 spilled 120 bytes, and took
+    twice the time of the layout of few rows."""
+    kernels = 1 + (build.many is not None) + (build.several is not None)
     assert kept_in_memory(op, build, tmp_path) == [0] * kernels
 
 
@@ -98,6 +106,26 @@ def test_wide_rows_spill_only_what_was_measured(
 ) -> None:
     found = kept_in_memory(op, build_of(op, n, dtype, dtype), tmp_path)
     assert max(found) <= KNOWN.get((op.name, n), 0)
+
+
+@pytest.mark.parametrize("columns", ["float32", "float16"])
+@pytest.mark.parametrize(
+    ("op", "n"),
+    [
+        *((ops.LAYER_NORM, n) for n in (1024, 2048, 4096, 4544, 5120, 8192)),
+        *((ops.RMS_NORM, n) for n in (2048, 4096, 5120)),
+    ],
+)
+def test_rows_that_share_a_weight_spill_next_to_nothing(
+    op: Any, n: int, columns: str, tmp_path: pathlib.Path
+) -> None:
+    """RMSNorm of 4 rows in 32 registers a thread has no room for an offset, nor for a weight of
+    float32: three words of them."""
+    several = choices.choose("registers", op, n, "float16").several
+    assert several is not None
+    build = Build(n, "float16", several, weight=columns, offset=op.statistics == "rms")
+    allowed = 12 if op.statistics == "rms" and several.rows == 4 else 0
+    assert max(kept_in_memory(op, build, tmp_path)) <= allowed
 
 
 @pytest.mark.parametrize(("dtype", "columns"), [("bfloat16", "float32"), ("bfloat16", "bfloat16")])

@@ -90,8 +90,8 @@ def test_a_rows_neighbours_in_its_group_are_as_without_it(n: int, special: float
     call = a_call(RMSNormFwdOp, n, torch.bfloat16, 0)
     arch = tilelang_backend.device_arch()
     choice = choices.choose("on_chip", ops.RMS_NORM, n, "bfloat16", True, arch)
-    assert isinstance(choice.many, configs.GroupConfig)
-    rows = choice.many_rows + 1
+    places = {type(choice.several): choice.several_rows, type(choice.many): choice.many_rows}
+    rows = places[configs.GroupConfig] + 1
     given = given_to(RMSNormFwdOp, call, rows, 1, 0.0)
     clean = run(RMSNormFwdOp, "on_chip", call, given)["y"]
     check(clean, rms_norm(given["x"], 1, EPS, given["weight"], call.weight_offset), torch.bfloat16)
@@ -103,6 +103,36 @@ def test_a_rows_neighbours_in_its_group_are_as_without_it(n: int, special: float
     # A row of an infinity is zeros beside one NaN.
     assert bool(found[poisoned].isnan().any(-1).all())
     assert bool((found[poisoned].isnan() | (found[poisoned] == 0)).all())
+
+
+@needs_clusters
+@pytest.mark.parametrize("kind", [0, 1])
+@pytest.mark.parametrize(
+    ("n", "dtype"),
+    [
+        (65536, torch.bfloat16),
+        (65536, torch.float16),
+        (49160, torch.bfloat16),
+        (40960, torch.float16),
+        (32768, torch.float32),
+        (20004, torch.float32),
+    ],
+)
+def test_rows_of_a_cluster_and_of_a_block_match_float64(
+    n: int, dtype: torch.dtype, kind: int
+) -> None:
+    """Both are in one program, which chooses by the rows: below, at and above where it changes."""
+    call = a_call(RMSNormFwdOp, n, dtype, kind)
+    name, arch = str(dtype).removeprefix("torch."), tilelang_backend.device_arch()
+    choice = choices.choose("on_chip", ops.RMS_NORM, n, name, True, arch)
+    assert choice.many is not None
+    assert choice.many.cluster == 1
+    first = choice.several_rows or choice.many_rows
+    for m in (1, first - 1, first, choice.many_rows, choice.many_rows + 133):
+        given = given_to(RMSNormFwdOp, call, m, 1, 20.0)
+        y = run(RMSNormFwdOp, "on_chip", call, given)["y"]
+        expected = rms_norm(given["x"], 1, EPS, given["weight"], call.weight_offset)
+        check(y, expected, dtype)
 
 
 @needs_clusters

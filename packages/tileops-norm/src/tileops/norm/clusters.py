@@ -25,9 +25,29 @@ launch, whether its kernel knows of that or not. Such a launch may begin when al
 kernel before have ended or said ``griddepcontrol.launch_dependents``: what those wrote need not be
 there yet. So each kernel of a program of clusters calls ``T.pdl_sync`` before it touches memory,
 which waits for the end of the kernel before and for its writes.
+
+TileLang tells it of the first kernel's clusters for all of a program's. Where only some are to have
+them, it is not told: ``in_clusters`` tells the compiler, and all are launched plainly. That is
+slower where both can be had: LayerNorm of 4096x65536 in clusters took 298 µs so, and 279 µs.
 """
 
-__all__ = ["SOURCE"]
+__all__ = ["SOURCE", "in_clusters"]
+
+
+def in_clusters(threads: int, blocks: int) -> str:
+    """CUDA text for a prelude: kernels of so many threads run in clusters of ``blocks``, no others.
+
+    TileLang writes each kernel's threads as launch bounds.
+    """
+    return f"""
+#ifdef __CUDACC__
+#undef __launch_bounds__
+#define __launch_bounds__(threads, ...) \\
+  __attribute__((launch_bounds(threads, __VA_ARGS__))) \\
+  __attribute__((cluster_dims((threads) == {threads} ? {blocks} : 1, 1, 1)))
+#endif
+"""
+
 
 # TileLang 0.1.15 has no spelling for these. The text stands before TileLang's own headers in a
 # program's source, so it uses CUDA's alone.

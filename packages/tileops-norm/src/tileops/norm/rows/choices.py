@@ -17,10 +17,12 @@ from tileops.norm.rows.configs import (
     WideConfig,
     power_of_two,
     shared_limit,
+    together,
     whole_warps,
 )
 from tileops.norm.rows.ops import RowOp
-from tileops.norm.rows.splits import group, split
+from tileops.norm.rows.shares import share
+from tileops.norm.rows.splits import group, one_block, split
 
 __all__ = ["Choice", "Placing", "choose", "layout", "select"]
 
@@ -44,13 +46,21 @@ _REGISTER_BYTES = 32 * 1024
 #: 127.0.
 _MANY_BYTES = 96 * 1024 * 1024
 
+#: The same, where many rows have a block each and few a cluster: 132 rows take the time of one, and
+#: the last ones have the card to themselves. Of 65536: 1000 rows (61.5) 67.4, by groups 64.1; 1536
+#: (94.8) 99.3, by clusters 101.0; 2048 (126.8) 130.6; 4096 (252.3) 253.2, by groups 265.8.
+_ALONE_BYTES = 384 * 1024 * 1024
+
 
 class Choice(NamedTuple):
-    """A layout, and another for calls of ``many_rows`` rows or more, where that is faster."""
+    """A layout, and others for calls of ``several_rows`` rows or more and of ``many_rows`` or more,
+    where these are faster."""
 
     config: Config
     many: Config | None = None
     many_rows: int = 0
+    several: Config | None = None
+    several_rows: int = 0
 
 
 def layout(n: int, dtype: str, aligned: bool) -> tuple[int, bool]:
@@ -80,15 +90,28 @@ def choose(
     make = _registers if placing == "registers" else _on_chip
     few = make(op, n, dtype, aligned, arch)
     many = _many(op, n, dtype, aligned, arch)
-    # All kernels of a program are launched in the first one's clusters: see splits.py.
-    if many is None or many == few or many.cluster != few.cluster:
-        return Choice(few)
-    if many.shared_bytes(dtype) > shared_limit(arch):
-        return Choice(few)
+    shared = share(op, n, dtype, *layout(n, dtype, aligned)) if placing == "registers" else None
+    several = (None, 0) if shared is None else (shared.config, shared.rows)
+    if (
+        many is None
+        or many == few
+        or not together(few, many)
+        or many.shared_bytes(dtype) > shared_limit(arch)
+        or (shared is not None and shared.alone)
+    ):
+        return Choice(few, None, 0, *several)
     shaped = 3 if op.added else 1
     written = "float8_e4m3fn" if op.quantized else dtype
     moved = n * (shaped * ITEMSIZE[dtype] + ITEMSIZE[written])
-    return Choice(few, many, -(-_MANY_BYTES // moved))
+    many_rows = -(-_MANY_BYTES // moved)
+    if few.cluster > many.cluster:
+        grouped = group(op, n, dtype)
+        if grouped is not None:
+            several = (grouped, many_rows)
+        many_rows = -(-_ALONE_BYTES // moved)
+    elif shared is not None and shared.rows >= many_rows:
+        several = (None, 0)
+    return Choice(few, many, many_rows, *several)
 
 
 def select(op: RowOp, n: int, dtype: str, aligned: bool = True, arch: str = "sm_90a") -> Placing:
@@ -206,7 +229,7 @@ def _many(
     if vector * ITEMSIZE[dtype] < ACCESS_BYTES or size < 6 * 1024:
         return None
     if size > widest:
-        return group(op, n, dtype)
+        return one_block(op, n, dtype) or group(op, n, dtype)
     chunks = n // vector
     if op.quantized:
         # rms_norm_per_token_quant, accesses of 4 in one group and room for 1536 threads, against 2

@@ -21,6 +21,7 @@ __all__ = [
     "WideConfig",
     "power_of_two",
     "shared_limit",
+    "together",
     "whole_warps",
 ]
 
@@ -35,7 +36,7 @@ ACCESS_BYTES = 16
 #: The widest cluster that every card with clusters can launch.
 MAX_CLUSTER = 8
 
-#: Rows that may share a cluster.
+#: Rows that may share a cluster, or a thread.
 GROUP_ROWS = (1, 2, 4, 8)
 
 #: Shared memory that one block may use, bytes, by architecture (CUDA programming guide, "technical
@@ -65,7 +66,7 @@ class RowConfig:
 
     Attributes:
         threads_per_row: a power of two up to 32, or a multiple of 32.
-        rows_per_block: rows that share a block; 1 in a cluster.
+        rows_per_block: groups of such threads in a block, each with a row; 1 in a cluster.
         vector: elements of one access.
         early: whether the weight and its like are read before the reduction, and kept, at the price
             of registers. A quantized row's weight always is read there, and again where not kept.
@@ -78,6 +79,10 @@ class RowConfig:
         load: how reads of x, and of what is added to it, treat the caches.
         columns: how those of the weight and its like do.
         store: how writes do.
+        rows_per_thread: rows that a group of threads holds side by side, for all of which it reads
+            the weight and its like once; a power of two.
+        staged: whether a block copies these to shared memory while its rows are on their way, for
+            all its rows.
     """
 
     threads_per_row: int
@@ -91,6 +96,8 @@ class RowConfig:
     load: Hint = "none"
     columns: Hint = "const"
     store: Hint = "none"
+    rows_per_thread: int = 1
+    staged: bool = False
 
     @property
     def lanes(self) -> int:
@@ -98,7 +105,29 @@ class RowConfig:
 
     @property
     def rows(self) -> int:
-        return self.rows_per_block
+        return self.rows_per_block * self.rows_per_thread
+
+    @property
+    def block(self) -> int:
+        """Threads of a block."""
+        return self.threads_per_row * self.rows_per_block
+
+    @property
+    def sharing(self) -> bool:
+        """Whether rows share what is read of the weight and its like."""
+        return self.rows_per_thread > 1 or self.staged
+
+    def unshared(self) -> str:
+        """Why rows cannot share it so; empty where they can."""
+        if self.rows_per_thread not in GROUP_ROWS:
+            return f"rows_per_thread must be one of {GROUP_ROWS}, not {self.rows_per_thread}"
+        if self.cluster > 1:
+            return "a cluster has one row"
+        if self.staged and self.early:
+            return "what is staged is not read early"
+        if self.staged and self.phased:
+            return "what is staged is read by whole accesses"
+        return ""
 
     @property
     def again(self) -> Hint:
@@ -124,6 +153,8 @@ class WideConfig:
         phased: as in RowConfig.
         early: as in RowConfig; only where all of the row is in shared memory.
         backwards: whether what is read again is read from its end on.
+        step: accesses that are handled together where they are read again; 0 is ``unroll``, of
+            which others are a part.
         again: how the reads that come again treat the caches.
         blocks_per_sm, load, columns, store: as in RowConfig.
     """
@@ -138,6 +169,7 @@ class WideConfig:
     early: bool = False
     backwards: bool = False
     blocks_per_sm: int = 1
+    step: int = 0
     load: Hint = "none"
     again: Hint = "none"
     columns: Hint = "const"
@@ -150,6 +182,10 @@ class WideConfig:
     @property
     def rows(self) -> int:
         return 1
+
+    @property
+    def block(self) -> int:
+        return self.threads
 
     def accesses(self, n: int) -> int:
         """Accesses that each thread makes to cover a row of ``n``."""
@@ -209,6 +245,10 @@ class GroupConfig:
         return self.threads
 
     @property
+    def block(self) -> int:
+        return self.threads
+
+    @property
     def again(self) -> Hint:
         return self.load
 
@@ -257,8 +297,9 @@ class Build:
         n: elements of a row.
         dtype: x's.
         config: the layout.
-        many: another, for calls of ``many_rows`` rows or more: both are in the program, since a
+        many: another, for calls of ``many_rows`` rows or more: all are in the program, since a
             call with another number of rows builds nothing.
+        several: a third, for those of ``several_rows`` or more, but fewer than ``many_rows``.
         weight, bias: their dtypes; None is none.
         offset: whether a number is added to the weight.
         bounded: whether a quantized row's scale has an upper bound.
@@ -269,10 +310,37 @@ class Build:
     config: Config
     many: Config | None = None
     many_rows: int = 0
+    several: Config | None = None
+    several_rows: int = 0
     weight: str | None = None
     bias: str | None = None
     offset: bool = False
     bounded: bool = False
+
+    @property
+    def configs(self) -> list[Config]:
+        """All its layouts."""
+        return [c for c in (self.config, self.several, self.many) if c is not None]
+
+    @property
+    def mixed(self) -> bool:
+        """Whether some of its layouts have clusters, and some have none."""
+        return len({config.cluster for config in self.configs}) > 1
+
+
+def together(*configs: Config) -> bool:
+    """Whether a program may have kernels of all these layouts.
+
+    Of one in clusters and one without the compiler is told by the number of threads: see
+    clusters.py.
+    """
+    clusters = {config.cluster for config in configs}
+    if len(clusters) == 1:
+        return True
+    threads = [
+        {c.block for c in configs if (c.cluster > 1) is clustered} for clustered in (False, True)
+    ]
+    return clusters == {1, max(clusters)} and not threads[0] & threads[1]
 
 
 def _chunks(n: int, config: Config) -> int:

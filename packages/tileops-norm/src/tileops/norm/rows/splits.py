@@ -3,8 +3,8 @@
 Several blocks on each multiprocessor, so that some read while others write. Pure Python: no torch,
 no TileLang. What the figures are stands in choices.py; "twice" there is ``_twice`` here.
 
-TileLang 0.1.15 launches every kernel of a program in the first one's clusters, so that few rows and
-many have clusters of one size.
+The kernels of a program have clusters of one size, but for those of one block a row: see
+clusters.py.
 """
 
 from __future__ import annotations
@@ -125,6 +125,39 @@ def group(op: RowOp, n: int, dtype: str) -> GroupConfig | None:
         store="streaming",
     )
     return None if config.unheld(n) else config
+
+
+def one_block(op: RowOp, n: int, dtype: str) -> WideConfig | None:
+    """One block a multiprocessor, whose threads read all of a row at once and then again from L1;
+    None where nothing was measured, or it is slower.
+
+    RMSNorm, against clusters: 4096x65536 (252.0) 253.4 and 265.8, in steps of 1 261.8, of 4 253.0;
+    without ``.cs`` 255.4; 16 accesses of 512 threads 280.0; two blocks a multiprocessor, whose rows
+    L1 does not hold, 416.8. 5461x49152 (251.1) 252.5 and 274.4, 6 accesses of 1024 threads 252.5.
+    6553x40960 (251.5) 253.4 and 282.6. Few rows wait for more: 64x65536 8.6 and 7.5, 1x65536 5.7
+    and 2.8, 1000x65536 (61.5) 67.4, without ``.cs``, and 64.1.
+
+    What needs more instructions than RMSNorm has nothing beside it that goes on meanwhile:
+    layer_norm 4096x65536 305.6, and 279.1 in clusters.
+    """
+    size, vector = n * ITEMSIZE[dtype], ACCESS_BYTES // ITEMSIZE[dtype]
+    if op.statistics != "rms" or op.added or op.quantized:
+        return None
+    if not 64 * _KIB < size <= 128 * _KIB:
+        return None
+    accesses = 8
+    return WideConfig(
+        whole_warps(-(-(n // vector) // accesses)),
+        vector,
+        0,
+        0,
+        accesses,
+        step=2,
+        load="last",
+        again="first",
+        columns="last",
+        store="streaming",
+    )
 
 
 def _twice(chunks: int, vector: int, cluster: int, room: int) -> WideConfig:

@@ -11,7 +11,8 @@ Launched with what ``parameters`` names: addresses and sizes as int64, numbers a
 its shape: each element is read by the thread that writes it, before it does.
 
 Every offset is computed in 64 bits. A row is computed by one block, or by one cluster of blocks,
-which may have several of them: no row depends on another, nor on M but for the layout of many rows.
+which may have several of them: no row depends on another, nor on M but for the layout that so many
+rows have.
 """
 
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from tileops.norm.rows.configs import Build, Config, GroupConfig, RowConfig
 from tileops.norm.rows.ops import RowOp
 from tileops.norm.rows.programs.grouped import grouped_rows
 from tileops.norm.rows.programs.registers import rows_in_registers
+from tileops.norm.rows.programs.sharing import rows_sharing_columns
 from tileops.norm.rows.programs.wide import wide_rows
 
 __all__ = ["PASS_CONFIGS", "parameters", "program"]
@@ -60,6 +62,8 @@ def parameters(op: RowOp, build: Build) -> tuple[str, ...]:
 
 
 def _body(op: RowOp, build: Build, config: Config) -> Any:
+    if isinstance(config, RowConfig) and config.sharing:
+        return rows_sharing_columns(op, build, config)
     if isinstance(config, RowConfig):
         return rows_in_registers(op, build, config)
     if isinstance(config, GroupConfig):
@@ -68,11 +72,14 @@ def _body(op: RowOp, build: Build, config: Config) -> Any:
 
 
 def program(op: RowOp, build: Build) -> Any:
-    """The ``PrimFunc`` of one op in one layout, or in two between which it chooses by ``m``."""
+    """The ``PrimFunc`` of one op in one layout, or in some among which it chooses by ``m``."""
     import tilelang.language as T
 
     few = _body(op, build, build.config)
-    many = few if build.many is None else _body(op, build, build.many)
+    several = few if build.several is None else _body(op, build, build.several)
+    many = several if build.many is None else _body(op, build, build.many)
+    alone = build.several is None and build.many is None
+    others_rows = build.many_rows if build.several is None else build.several_rows
 
     @T.prim_func
     def entry(
@@ -113,8 +120,10 @@ def program(op: RowOp, build: Build) -> Any:
             scale_rows=scale_rows,
             shift_rows=shift_rows,
         )
-        if build.many is None or m < build.many_rows:
+        if alone or m < others_rows:
             few(a)
+        elif build.several is not None and (build.many is None or m < build.many_rows):
+            several(a)
         else:
             many(a)
 

@@ -2,7 +2,7 @@
 
 __all__ = ["SOURCE"]
 
-# Stands behind device.SOURCE.
+# Stands behind device.SOURCE and joint.SOURCE.
 SOURCE = r"""
 #ifndef TILEOPS_NORM_EXCHANGE  // a program of two kernels has this text twice
 #define TILEOPS_NORM_EXCHANGE
@@ -32,29 +32,6 @@ __device__ __forceinline__ void announce_rows(int thread) {
   clusters::arrive();
 }
 
-// The sum over a warp's lanes of what each has of a row: that of row lane / (32 / kRows). Half of
-// the lanes take half of the rows, hand over what they have of the others, and so on.
-template <int kRows> __device__ __forceinline__ float sum_of_rows(const float *values, int lane) {
-  float v[kRows];
-#pragma unroll
-  for (int r = 0; r < kRows; ++r) v[r] = values[r];
-#pragma unroll
-  for (int half = kRows / 2; half >= 1; half /= 2) {
-    const int step = 16 * half / (kRows / 2);
-    const bool upper = lane & step;
-#pragma unroll
-    for (int r = 0; r < half; ++r) {
-      const float given = upper ? v[r] : v[r + half];
-      v[r] = (upper ? v[r + half] : v[r]) + __shfl_xor_sync(0xffffffffu, given, step);
-    }
-  }
-#pragma unroll
-  for (int step = 16 / kRows; step >= 1; step /= 2) {
-    v[0] += __shfl_xor_sync(0xffffffffu, v[0], step);
-  }
-  return v[0];
-}
-
 // Of kCount numbers, by the kLanes neighbours of a row.
 template <int kLanes, int kCount>
 __device__ __forceinline__ float sum_of(const float *numbers, int place) {
@@ -75,7 +52,7 @@ __device__ __forceinline__ void join_rows(float *factors, float n, float eps, in
   auto &s = findings<kRows, kWarps, kCluster>();
   constexpr int kLanes = 32 / kRows;
   const int lane = thread % 32, warp = thread / 32, row = lane / kLanes, place = lane % kLanes;
-  float square = sum_of_rows<kRows>(factors, lane);
+  float square = sum_spread<kRows, 32>(factors, lane);
   if (place == 0) s.own[row][warp] = square;
   asm volatile("bar.sync 0;" : : : "memory");
   if (warp == 0) {

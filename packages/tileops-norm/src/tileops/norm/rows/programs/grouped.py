@@ -12,6 +12,7 @@ from tileops.norm.rows.configs import ITEMSIZE, Build, GroupConfig
 from tileops.norm.rows.ops import RowOp
 from tileops.norm.rows.programs.device import SOURCE as ROWS
 from tileops.norm.rows.programs.exchange import SOURCE as EXCHANGE
+from tileops.norm.rows.programs.joint import SOURCE as JOINT
 from tileops.norm.rows.programs.moves import Place
 from tileops.norm.rows.programs.parts import parts
 
@@ -72,10 +73,11 @@ def grouped_rows(op: RowOp, build: Build, config: GroupConfig) -> Any:
         with T.Kernel(
             T.ceildiv(a.m, rows) * config.cluster,
             threads=threads,
-            cluster_dims=config.cluster,
-            prelude=ROWS + EXCHANGE,
+            cluster_dims=part.cluster_dims,
+            prelude=part.prelude + ROWS + JOINT + EXCHANGE,
         ) as block:
-            T.pdl_sync()  # see clusters.py
+            if part.waits:
+                T.pdl_sync()  # see clusters.py
             if config.blocks_per_sm > 1:
                 T.annotate_min_blocks_per_sm(config.blocks_per_sm)
             thread = T.get_thread_binding()

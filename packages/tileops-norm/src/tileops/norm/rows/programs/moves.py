@@ -229,6 +229,20 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
         write_access(line(at, "y", out_dtype), rounded, at, i)
 
     @T.macro
+    def widen(floats, slot, packed, k, kind):
+        """floats[slot] = packed[k], which is of dtype ``kind``, as float32."""
+        if kind == "bfloat16" and vector % 2 == 0:
+            T.call_extern(
+                "handle",
+                f"rows::widen<{vector}>",
+                T.address_of(floats[slot, 0]),
+                T.address_of(packed[k, 0]),
+            )
+        else:
+            for v in T.unroll(vector):
+                floats[slot, v] = T.cast(packed[k, v], "float32")
+
+    @T.macro
     def keep_packed(held, count, kind, known):
         """Keep ``held`` from one pass to the next as it is in memory: see device.py."""
         if ITEMSIZE[kind] < 4 and vector > 1:
@@ -239,6 +253,17 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
                     T.address_of(held[k, 0]),
                     known[0],
                 )
+
+    @T.macro
+    def keep_narrow(held, k, kind, known):
+        """Keep held[k] as it is in memory until ``known`` is known: see device.py."""
+        if ITEMSIZE[kind] < 4 and vector > 1:
+            T.call_extern(
+                "handle",
+                f"rows::keep_narrow<{vector * ITEMSIZE[kind]}>",
+                T.address_of(held[k, 0]),
+                known,
+            )
 
     return SimpleNamespace(
         even=even,
@@ -251,5 +276,7 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
         add_rows=add_rows,
         read_again=read_again,
         write_rows=write_rows,
+        widen=widen,
         keep_packed=keep_packed,
+        keep_narrow=keep_narrow,
     )

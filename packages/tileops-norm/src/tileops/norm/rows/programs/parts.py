@@ -3,7 +3,8 @@
 from types import SimpleNamespace
 from typing import Any
 
-from tileops.norm.rows.configs import Build, Config
+from tileops.norm.clusters import in_clusters
+from tileops.norm.rows.configs import Build, Config, RowConfig
 from tileops.norm.rows.ops import RowOp
 from tileops.norm.rows.programs.moves import Line, Place, moves
 from tileops.norm.rows.programs.quantized import quantized
@@ -20,6 +21,7 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
     move = moves(op, n, dtype, config)
     stats = statistics(op, n, dtype, config, move)
     layer = op.statistics == "layer"
+    sharing = isinstance(config, RowConfig) and config.sharing
     # What each column of x is scaled and shifted by after the statistics, and its dtype.
     kinds = {"weight": build.weight, "bias": build.bias}
     if op.modulated:
@@ -80,7 +82,10 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
             a=at.a,
             at=at,
             values=T.alloc_local((1, config.vector), "float32"),
+            mean=T.alloc_local((1,), "float32"),
+            low=T.alloc_local((1,), "float32"),
             factor=T.alloc_local((1,), "float32"),
+            distance=T.alloc_local((1,), "float32"),
             largest=T.alloc_local((1,), "float32"),
         )
 
@@ -137,8 +142,17 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
     def normalize(s, held, k, column_at, slot):
         """values[slot] = held[k], normalized, and scaled and shifted by the columns."""
         values = s.values
+        wide = T.alloc_local((1, config.vector), "float32")
+        if sharing:
+            move.widen(wide, 0, held, k, dtype)
         for v in T.unroll(config.vector):
-            if layer and stats.corrected:
+            if sharing and layer and stats.corrected:
+                values[slot, v] = (wide[0, v] - s.mean[0]) * s.factor[0] - s.low[0] * s.factor[0]
+            elif sharing and layer:
+                values[slot, v] = (wide[0, v] - s.mean[0]) * s.factor[0]
+            elif sharing:
+                values[slot, v] = wide[0, v] * s.factor[0]
+            elif layer and stats.corrected:
                 values[slot, v] = (T.cast(held[k, v], "float32") - s.mean[0]) * s.factor[0] - s.low[
                     0
                 ] * s.factor[0]
@@ -168,7 +182,12 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
             normalize(s, held, k, column_at + k, 0)
             move.write_rows(s.values, 0, s.largest, at, i + k)
 
+    # How TileLang, the compiler and the kernel are told of clusters: see clusters.py.
+    told = config.cluster > 1 and build.mixed
     return SimpleNamespace(
+        cluster_dims=None if build.mixed else config.cluster,
+        prelude=in_clusters(config.block, config.cluster) if told else "",
+        waits=config.cluster > 1 and not build.mixed,
         move=move,
         layer=layer,
         place=place,

@@ -35,25 +35,11 @@ def quantized(
     lanes, vector = config.lanes, config.vector
 
     @T.macro
-    def widen(floats, slot, packed, k, kind):
-        """floats[slot] = packed[k], which is of dtype ``kind``, as float32."""
-        if kind == "bfloat16" and vector % 2 == 0:
-            T.call_extern(
-                "handle",
-                f"rows::widen<{vector}>",
-                T.address_of(floats[slot, 0]),
-                T.address_of(packed[k, 0]),
-            )
-        else:
-            for v in T.unroll(vector):
-                floats[slot, v] = T.cast(packed[k, v], "float32")
-
-    @T.macro
     def weigh(s, column_at, slot):
         """values[slot] *= the weight."""
         for column in s.columns:
             operand = T.alloc_local((1, vector), "float32")
-            widen(operand, 0, column.buffer, column_at, column.line.kind)
+            move.widen(operand, 0, column.buffer, column_at, column.line.kind)
             for v in T.unroll(vector):
                 s.values[slot, v] = s.values[slot, v] * (
                     operand[0, v] + s.a.offset if build.offset else operand[0, v]
@@ -78,7 +64,7 @@ def quantized(
         """Add up the squares of held[k], access i; values[slot] = products, largest = theirs."""
         part = T.alloc_local((1,), "float32")
         part[0] = 0.0
-        widen(s.values, slot, held, k, build.dtype)
+        move.widen(s.values, slot, held, k, build.dtype)
         for v in T.unroll(vector):
             part[0] += s.values[slot, v] * s.values[slot, v]
         s.factor[0] += part[0]
@@ -103,7 +89,7 @@ def quantized(
     @T.macro
     def write(s, held, k, column_at, at, i):
         """Access i of the result, of held[k]."""
-        widen(s.values, 0, held, k, build.dtype)
+        move.widen(s.values, 0, held, k, build.dtype)
         weigh(s, column_at, 0)
         move.write_rows(s.values, 0, s.largest, at, i)
 

@@ -43,11 +43,11 @@ def rows_in_registers(op: RowOp, build: Build, config: RowConfig) -> Any:
     def body(a):
         with T.Kernel(
             T.ceildiv(a.m, config.rows) * config.cluster,
-            threads=config.lanes * config.rows,
-            cluster_dims=config.cluster,
-            prelude=SOURCE,
+            threads=config.lanes * config.rows_per_block,
+            cluster_dims=part.cluster_dims,
+            prelude=part.prelude + SOURCE,
         ) as block:
-            if config.cluster > 1:
+            if part.waits:
                 T.pdl_sync()  # see clusters.py
             if config.blocks_per_sm > 1:
                 T.annotate_min_blocks_per_sm(config.blocks_per_sm)

@@ -47,6 +47,8 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
         and config.unroll == config.accesses(n)
         and config.unroll * vector <= 64
     )
+    # Rows that share a weight have no registers to lose.
+    widened = isinstance(config, RowConfig) and config.sharing
     kinds = 1 + op.quantized if op.statistics == "rms" else 2 + corrected + (not moves.even)
     full = config.accesses(n) * min(lanes, 32) * vector
 
@@ -107,10 +109,16 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
     def add_squares(held, count, total):
         """total += sum of held**2, one partial sum an access to shorten the chain of additions."""
         part = T.alloc_local((1,), "float32")
+        wide = T.alloc_local((1, vector), "float32")
         for k in T.unroll(count):
             part[0] = 0.0
-            for v in T.unroll(vector):
-                part[0] += T.cast(held[k, v], "float32") * T.cast(held[k, v], "float32")
+            if widened:
+                moves.widen(wide, 0, held, k, dtype)
+                for v in T.unroll(vector):
+                    part[0] += wide[0, v] * wide[0, v]
+            else:
+                for v in T.unroll(vector):
+                    part[0] += T.cast(held[k, v], "float32") * T.cast(held[k, v], "float32")
             total[0] += part[0]
 
     @T.macro
@@ -152,10 +160,16 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
     def add_up(held, count, total):
         """total += sum of held."""
         part = T.alloc_local((1,), "float32")
+        wide = T.alloc_local((1, vector), "float32")
         for k in T.unroll(count):
             part[0] = 0.0
-            for v in T.unroll(vector):
-                part[0] += T.cast(held[k, v], "float32")
+            if widened:
+                moves.widen(wide, 0, held, k, dtype)
+                for v in T.unroll(vector):
+                    part[0] += wide[0, v]
+            else:
+                for v in T.unroll(vector):
+                    part[0] += T.cast(held[k, v], "float32")
             total[0] += part[0]
 
     def elements(at: Any, first: int, count: int) -> Any:
@@ -191,11 +205,17 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
         """distance += sum of held - mean, square += sum of its square."""
         part = T.alloc_local((2,), "float32")
         gap = T.alloc_local((1,), "float32")
+        wide = T.alloc_local((1, vector), "float32")
         for k in moves.counted(count):
             part[0] = 0.0
             part[1] = 0.0
+            if widened:
+                moves.widen(wide, 0, held, k, dtype)
             for v in T.unroll(vector):
-                gap[0] = T.cast(held[k, v], "float32") - mean[0]
+                if widened:
+                    gap[0] = wide[0, v] - mean[0]
+                else:
+                    gap[0] = T.cast(held[k, v], "float32") - mean[0]
                 if not moves.whole(i + k):
                     gap[0] = T.if_then_else(moves.has(at, i + k, v), gap[0], 0.0)
                 if corrected and not summed:

@@ -25,6 +25,8 @@ def wide_rows(op: RowOp, build: Build, config: WideConfig) -> Any:
     move = part.move
     first, chunks = config.in_registers, config.in_shared // unroll
     rest = config.streamed(build.n) // unroll
+    step = config.step or unroll
+    steps = rest * unroll // step
     # What stays in registers is not used before the rest was read, so that it may be on its way
     # all that time; but a sum is written at once, and what is added need not be kept.
     late = first > 0 and chunks + rest > 0 and not op.added
@@ -69,10 +71,10 @@ def wide_rows(op: RowOp, build: Build, config: WideConfig) -> Any:
     @T.macro
     def again(visit, s, held, moving, stash, at):
         """visit(s, some accesses, how many, at, the first of them), for all of the row."""
-        for c in T.serial(rest):
-            i = first + (chunks + (rest - 1 - c if config.backwards else c)) * unroll
-            move.read_again(moving, unroll, at, i)
-            visit(s, moving, unroll, at, i)
+        for c in T.serial(steps):
+            i = first + chunks * unroll + (steps - 1 - c if config.backwards else c) * step
+            move.read_again(moving, step, at, i)
+            visit(s, moving, step, at, i)
         if config.early:
             # Spelt out: the columns are in registers, which no number can choose from.
             for c in tuple(range(chunks)):
@@ -98,9 +100,12 @@ def wide_rows(op: RowOp, build: Build, config: WideConfig) -> Any:
     @T.macro
     def body(a):
         with T.Kernel(
-            a.m * config.cluster, threads=threads, cluster_dims=config.cluster, prelude=SOURCE
+            a.m * config.cluster,
+            threads=threads,
+            cluster_dims=part.cluster_dims,
+            prelude=part.prelude + SOURCE,
         ) as block:
-            if config.cluster > 1:
+            if part.waits:
                 T.pdl_sync()  # see clusters.py
             if config.blocks_per_sm > 1:
                 T.annotate_min_blocks_per_sm(config.blocks_per_sm)
