@@ -58,7 +58,7 @@ def assert_valid(config: Any, n: int, dtype: str, aligned: bool, arch: str, wher
     assert config.cluster == 1 or arch.startswith(("sm_9", "sm_10")), where
     if isinstance(config, RowConfig):
         assert config.cluster == 1 or config.rows == 1, where
-        assert config.unshared() == "", where
+        assert not config.sharing or config.unshared() == "", where
         held = config.accesses(n) * config.vector * configs.ITEMSIZE[dtype]
         held *= config.rows_per_thread
         assert held <= 128 or config.vector == 1, where

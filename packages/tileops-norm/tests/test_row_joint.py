@@ -74,9 +74,7 @@ def found_by_threads(
     """1 / rms, mean, its correction and 1 / deviation: [group, lane, row, 4], of x
     [group, lane, row, held]."""
     rows, held = x.shape[2:]
-    # Copies to shared memory are not of the CPU.
-    text = joint.SOURCE[: joint.SOURCE.index("// to = the place in shared memory")] + "}\n#endif\n"
-    text = text.replace("alignas(16) __shared__", "static").replace(
+    text = joint.SOURCE.replace("alignas(16) __shared__", "static").replace(
         "__syncthreads()", "block->meet.arrive_and_wait()"
     )
     text = HOST[: HOST.index("#ifdef kWarpMeans")].replace("@SOURCE@", text) + MAIN

@@ -103,13 +103,8 @@ def chosen(op: Any, n: int, dtype: str, arch: str, **more: Any) -> Build:
         ),
         (
             ops.FUSED_ADD_RMS_NORM,
-            Build(1000, "bfloat16", RowConfig(32, 4, 8, False, staged=True), weight="float32"),
-            ("rows::join_squares<1, 32, 4>", "rows::stage<32>", "rows::copy<32>"),
-        ),
-        (
-            ops.RMS_NORM,
-            Build(511, "float16", RowConfig(64, 2, 8, True, phased=True, rows_per_thread=2)),
-            ("rows::join_squares<2, 64, 2>", "rows::get_edge<2>", "rows::put_edge<8, 2>"),
+            Build(1000, "bfloat16", RowConfig(32, 4, 8, True, rows_per_thread=2), weight="float32"),
+            ("rows::join_squares<2, 32, 4>", "rows::get<32, 1, true>", "rows::keep_narrow<16>"),
         ),
     ],
 )
@@ -264,8 +259,7 @@ SHARING = RowConfig(64, 2, 8, False, rows_per_thread=2)
     [
         (ops.LAYER_NORM, {"rows_per_thread": 3}, "rows_per_thread must be one of (1, 2, 4, 8)"),
         (ops.LAYER_NORM, {"cluster": 2}, "a cluster has one row"),
-        (ops.LAYER_NORM, {"staged": True, "early": True}, "what is staged is not read early"),
-        (ops.LAYER_NORM, {"staged": True, "phased": True}, "what is staged is read by whole"),
+        (ops.LAYER_NORM, {"phased": True}, "rows have phases of their own"),
         (ops.ADA_LAYER_NORM, {}, "no program has rows of it that share a weight"),
         (ops.RMS_NORM_PER_TOKEN_QUANT, {}, "no program has rows of it that share a weight"),
     ],
@@ -280,15 +274,14 @@ def test_rows_that_cannot_share_a_weight_build_no_program(
 
 @needs_nvcc
 @pytest.mark.parametrize("op", [ops.RMS_NORM, ops.LAYER_NORM], ids=lambda op: op.name)
-@pytest.mark.parametrize("config", [SHARING, RowConfig(64, 2, 8, False, staged=True)])
-def test_rows_that_share_a_weight_wait_once_for_all(op: Any, config: RowConfig) -> None:
-    """Of all of a block's rows at once, and for what it staged with them; a weight is read once."""
-    source = built(op, Build(1000, "bfloat16", config, weight="bfloat16"), "sm_90a").source
+def test_rows_that_share_a_weight_wait_once_for_all(op: Any) -> None:
+    """For all of a block's rows at once; and a weight is read once: by two accesses a thread."""
+    source = built(op, Build(1000, "bfloat16", SHARING, weight="bfloat16"), "sm_90a").source
     kernel = source[source.rindex("__launch_bounds__") :]
     assert kernel.count("__syncthreads()") == 0
     assert len(re.findall(r"rows::join_\w+<", kernel)) == 1
-    read = "rows::stage<16>" if config.staged else "rows::get<16, 1, true>"
-    assert kernel.count(read) == (1 if config.staged else 2)
+    assert kernel.count("rows::get<16, 1, true>") == 2
+    assert kernel.count("rows::get<16, 0, false>") == 2 * SHARING.rows_per_thread
 
 
 @needs_nvcc

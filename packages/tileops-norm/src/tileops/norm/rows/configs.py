@@ -80,9 +80,7 @@ class RowConfig:
         columns: how those of the weight and its like do.
         store: how writes do.
         rows_per_thread: rows that a group of threads holds side by side, for all of which it reads
-            the weight and its like once; a power of two.
-        staged: whether a block copies these to shared memory while its rows are on their way, for
-            all its rows.
+            the weight and its like once; one of GROUP_ROWS.
     """
 
     threads_per_row: int
@@ -97,7 +95,6 @@ class RowConfig:
     columns: Hint = "const"
     store: Hint = "none"
     rows_per_thread: int = 1
-    staged: bool = False
 
     @property
     def lanes(self) -> int:
@@ -115,7 +112,7 @@ class RowConfig:
     @property
     def sharing(self) -> bool:
         """Whether rows share what is read of the weight and its like."""
-        return self.rows_per_thread > 1 or self.staged
+        return self.rows_per_thread > 1
 
     def unshared(self) -> str:
         """Why rows cannot share it so; empty where they can."""
@@ -123,10 +120,8 @@ class RowConfig:
             return f"rows_per_thread must be one of {GROUP_ROWS}, not {self.rows_per_thread}"
         if self.cluster > 1:
             return "a cluster has one row"
-        if self.staged and self.early:
-            return "what is staged is not read early"
-        if self.staged and self.phased:
-            return "what is staged is read by whole accesses"
+        if self.phased:
+            return "rows have phases of their own"
         return ""
 
     @property

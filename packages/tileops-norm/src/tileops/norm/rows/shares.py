@@ -71,9 +71,9 @@ def _layer_norm(chunks: int, vector: int, dtype: str) -> Share | None:
             return None
         return Share(RowConfig(lanes, 1, vector, True, rows_per_thread=2), 4096)
     # fp16 2048x4096 (10.1): one row of 128 threads 12.1, 4 of 256 10.7, weights read early 11.1,
-    #   staged 11.6; 4 of 128 11.4; 2 of 256 11.4; 8 of 256 11.8; 2 of 512 12.0; 4 of 512, which
-    #   spill 13.9. Hot (6.4) 7.9, 7.2, 7.7, 7.9; 7.7; 7.3; 8.5; 8.7. bf16 12.2 and 10.7; a weight
-    #   and a bias of float32 15.0 and 10.8
+    #   by way of shared memory 11.6; 4 of 128 11.4; 2 of 256 11.4; 8 of 256 11.8; 2 of 512 12.0.
+    #   Hot (6.4) 7.9, 7.2, 7.7, 7.9; 7.7; 7.3; 8.5; 8.7. bf16 12.2 and 10.7; a weight and a bias of
+    #   float32 15.0 and 10.8
     # fp16 4096 columns by rows, one row and 4 of 256: 4096 (18.0) 20.2 and 19.2; 1536 (8.1) 9.9 and
     #   8.9; 1056 (6.2) 7.9 and 7.4; 792 (5.2) 5.9 and 6.5; 264 (2.0) 2.8 and 3.5
     # 4096x2048 (10.1): 11.6, 4 of 128 10.8. 4096x3072 (13.9): 16.6, 4 of 192 15.5, 2 of 192 15.5

@@ -251,34 +251,6 @@ __device__ __forceinline__ void join_distances(float *means, float *lows, float 
   }
 }
 
-// to = the place in shared memory of kBytes that are on their way from global memory.
-template <int kBytes> __device__ __forceinline__ void stage(void *to, int64_t from) {
-  const uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(to));
-  if constexpr (kBytes >= 16) {
-#pragma unroll
-    for (int i = 0; i < kBytes; i += 16) {
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
-                   : : "r"(at + i), "l"(from + i) : "memory");
-    }
-  } else if constexpr (kBytes >= 4) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;"
-                 : : "r"(at), "l"(from), "n"(kBytes) : "memory");
-  } else {
-    get<kBytes, kNone, true>(to, from);
-  }
-}
-
-// What the thread staged is there.
-__device__ __forceinline__ void staged() { asm volatile("cp.async.wait_all;" : : : "memory"); }
-
-template <int kBytes> __device__ __forceinline__ void copy(void *to, const void *from) {
-  using Type = typename Word<(kBytes < 16 ? kBytes : 16)>::Type;
-#pragma unroll
-  for (int i = 0; i < kBytes / static_cast<int>(sizeof(Type)); ++i) {
-    reinterpret_cast<Type *>(to)[i] = reinterpret_cast<const Type *>(from)[i];
-  }
-}
-
 }  // namespace rows
 #endif
 """
