@@ -81,6 +81,19 @@ def row_calls() -> Iterator[Call]:
     yield rows_of(rms, 3, 131072, BF16)
     yield rows_of(rms, 385, 65536, BF16)  # two rows a cluster, the last of which has one
     yield rows_of(rms, 193, 131072, BF16, weight=F32)
+    # A block each, full and not.
+    yield rows_of(rms, 1537, 65536, BF16)
+    yield rows_of(rms, 2460, 40968, F16)
+    yield rows_of(rms, 387, 32768, F32)
+    # Several rows a thread, the last of which have none.
+    for n, dtype in ((1024, F16), (2048, BF16), (4096, BF16), (4544, BF16)):
+        yield rows_of(layer, 4099, n, dtype)
+    yield rows_of(layer, 515, 8192, F16)
+    yield rows_of(layer, 8195, 261, F32)
+    yield rows_of(layer, 4099, 1600, F32)
+    yield rows_of(rms, 3075, 2048, BF16)
+    yield rows_of(rms, 1539, 4096, BF16, weight=F32)
+    yield rows_of(rms, 6147, 1600, F32)
     yield rows_of(rms, 97, 262144, F16)
     yield rows_of(layer, 3, 131072, BF16)
     yield rows_of(layer, 3, 100000, F16)
