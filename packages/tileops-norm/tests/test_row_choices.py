@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tileops.norm.rows import choices, configs, ops
+from tileops.core.errors import KernelBuildError
+from tileops.norm.rows import choices, configs, ops, programs
 from tileops.norm.rows.configs import GroupConfig, RowConfig, WideConfig
 
 from .test_row_programs import OPS
@@ -145,6 +146,20 @@ def test_kernels_of_a_program_are_told_apart_by_their_threads() -> None:
         cluster, dataclasses.replace(cluster, cluster=2), WideConfig(1024, 8, 0, 0, 8)
     )
     assert configs.together(WideConfig(512, 8, 0, 0, 2), WideConfig(512, 8, 0, 0, 8))
+    assert not configs.together(
+        cluster, dataclasses.replace(cluster, threads=256), WideConfig(1024, 8, 0, 0, 8)
+    )
+
+
+def test_kernels_that_cannot_be_told_apart_are_refused() -> None:
+    cluster = WideConfig(128, 8, 4, 4, 4, cluster=2)
+    build = configs.Build(16384, "bfloat16", cluster, WideConfig(128, 8, 0, 0, 8), 5)
+    with pytest.raises(
+        KernelBuildError,
+        match=r"^rms_norm: one program cannot have kernels of .*threads=128.*: clusters must be of "
+        r"one size; where only some have them, of one number of threads that no other has$",
+    ):
+        programs.program(ops.RMS_NORM, build)
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,13 @@ def test_every_table_has_a_layout(
             assert found.rows in (1, 2, 4), where
 
 
+@pytest.mark.parametrize(("length", "rows"), [(2**33 - 4, 4), (2**33, 8), (2**35, 32)])
+def test_the_longest_tables_have_blocks_that_a_grid_can_have(length: int, rows: int) -> None:
+    found = choose_config(length, 2, True, "float16", 1e4)
+    assert found == SinusoidalConfig(32, 2, rows)
+    assert -(-length // rows) < 2**31
+
+
 @needs_nvcc
 @pytest.mark.parametrize("interleaved", [True, False])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])

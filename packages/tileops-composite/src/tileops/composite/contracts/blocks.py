@@ -212,8 +212,8 @@ _HALVES = (torch.float16, torch.bfloat16)
 _WIDE, _SHARED, _EQUAL = (129, 6, 2, 18), (80, 4, 1, 32), (64, 3, 3, 16)
 """Hidden size, query heads, key-value heads, head size; grouped, one for all, equally many."""
 _PADDED = 8
-"""Where inductor could pad a matmul's sides to multiples of this, on a card, in 16 bits, it asks for
-its rows, and may compile again for more. So an MLP's sides are multiples there."""
+"""On a card inductor asks for the rows of a matmul in 16 bits whose sides it could pad to multiples
+of this, and may compile again for more. So an MLP's sides are multiples there."""
 
 
 def _attention_case(

@@ -91,7 +91,9 @@ def choose(
     few = make(op, n, dtype, aligned, arch)
     many = _many(op, n, dtype, aligned, arch)
     shared = share(op, n, dtype, *layout(n, dtype, aligned)) if placing == "registers" else None
-    several = (None, 0) if shared is None else (shared.config, shared.rows)
+    several: tuple[Config | None, int] = (None, 0)
+    if shared is not None:
+        several = (shared.config, shared.rows)
     if (
         many is None
         or many == few
@@ -106,7 +108,7 @@ def choose(
     many_rows = -(-_MANY_BYTES // moved)
     if few.cluster > many.cluster:
         grouped = group(op, n, dtype)
-        if grouped is not None:
+        if grouped is not None and together(few, grouped, many):
             several = (grouped, many_rows)
         many_rows = -(-_ALONE_BYTES // moved)
     elif shared is not None and shared.rows >= many_rows:

@@ -326,16 +326,15 @@ class Build:
 def together(*configs: Config) -> bool:
     """Whether a program may have kernels of all these layouts.
 
-    Of one in clusters and one without the compiler is told by the number of threads: see
-    clusters.py.
+    Where only some are in clusters, the compiler tells these by their number of threads, which must
+    be one: see clusters.py.
     """
     clusters = {config.cluster for config in configs}
     if len(clusters) == 1:
         return True
-    threads = [
-        {c.block for c in configs if (c.cluster > 1) is clustered} for clustered in (False, True)
-    ]
-    return clusters == {1, max(clusters)} and not threads[0] & threads[1]
+    clustered = {config.block for config in configs if config.cluster > 1}
+    others = {config.block for config in configs if config.cluster == 1}
+    return clusters == {1, max(clusters)} and len(clustered) == 1 and not clustered & others
 
 
 def _chunks(n: int, config: Config) -> int:

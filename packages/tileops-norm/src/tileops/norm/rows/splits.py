@@ -20,7 +20,7 @@ from tileops.norm.rows.configs import (
 )
 from tileops.norm.rows.ops import RowOp
 
-__all__ = ["group", "split"]
+__all__ = ["group", "one_block", "split"]
 
 #: Threads of a block, where not said otherwise.
 _THREADS = 512

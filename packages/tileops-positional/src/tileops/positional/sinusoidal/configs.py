@@ -93,7 +93,11 @@ def choose_config(
         if (groups if found.along else across) < 2**16:
             return found
     threads, across = spread(accesses)
-    return SinusoidalConfig(threads, vector, in_turn(seq_len, across, 4))
+    rows = in_turn(seq_len, across, 4)
+    # A grid has fewer blocks than that.
+    while -(-seq_len // rows) * across >= 2**31:
+        rows *= 2
+    return SinusoidalConfig(threads, vector, rows)
 
 
 def _short(

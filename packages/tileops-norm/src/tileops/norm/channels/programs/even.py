@@ -26,8 +26,9 @@ def even(traits: Traits, layout: EvenLayout) -> Any:
     What was left out, by 640 units of 1 KiB in float16 on an H200, in us, and in brackets of what
     is in L2, beside 2.25 [1.54]: half a warp a unit 2.29 to 2.34 [1.59 to 1.66]; two warps 2.28 to
     2.35 [1.60 to 1.69]; channels and samples as the grid's axes, which spares a division, 2.24
-    [1.55] for 2.22 [1.54]; one pass about a thread's first value, the same within 0.04, and less exact.
-    Stores that L2 drops first (``.cs``) took 2.08 for 2.22, but behind torch.add 3.93 for 3.92.
+    [1.55] for 2.22 [1.54]; one pass about a thread's first value, the same within 0.04, and less
+    exact. Stores that L2 drops first (``.cs``) took 2.08 for 2.22, but behind torch.add 3.93 for
+    3.92.
     """
     import tilelang.language as T
 

@@ -18,7 +18,8 @@ rows have.
 from types import SimpleNamespace
 from typing import Any
 
-from tileops.norm.rows.configs import Build, Config, GroupConfig, RowConfig
+from tileops.core.errors import KernelBuildError
+from tileops.norm.rows.configs import Build, Config, GroupConfig, RowConfig, together
 from tileops.norm.rows.ops import RowOp
 from tileops.norm.rows.programs.grouped import grouped_rows
 from tileops.norm.rows.programs.registers import rows_in_registers
@@ -72,9 +73,18 @@ def _body(op: RowOp, build: Build, config: Config) -> Any:
 
 
 def program(op: RowOp, build: Build) -> Any:
-    """The ``PrimFunc`` of one op in one layout, or in some among which it chooses by ``m``."""
+    """The ``PrimFunc`` of one op in one layout, or in some among which it chooses by ``m``.
+
+    Raises:
+        KernelBuildError: no program can have kernels of all the layouts.
+    """
     import tilelang.language as T
 
+    if not together(*build.configs):
+        raise KernelBuildError(
+            f"{op.name}: one program cannot have kernels of {build.configs}: clusters must be of "
+            f"one size; where only some have them, of one number of threads that no other has"
+        )
     few = _body(op, build, build.config)
     several = few if build.several is None else _body(op, build, build.several)
     many = several if build.many is None else _body(op, build, build.many)
