@@ -35,8 +35,8 @@ __all__ = ["SOURCE", "in_clusters"]
 
 
 def in_clusters(threads: int, blocks: int) -> str:
-    """CUDA text for a prelude, by which the program's kernels of so many threads, and no others, run
-    in clusters of ``blocks``. The last such text counts, for all kernels.
+    """CUDA text for a prelude, by which the program's kernels of so many threads, and no others,
+    run in clusters of ``blocks``. The last such text counts, for all kernels.
 
     TileLang writes each kernel's threads as launch bounds.
     """
