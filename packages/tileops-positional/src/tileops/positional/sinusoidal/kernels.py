@@ -82,7 +82,6 @@ class SinusoidalKernel(Kernel):
         width = call.d_model if call.interleaved else call.d_model // 2
         accesses = width // config.vector
         numbers: dict[str, float] = {"seq_len": call.seq_len}
-        exact = [call.base ** (-2 * k / call.d_model) for k in range(call.d_model // 2)]
         if isinstance(config, ShortConfig):
             numbers |= {
                 "accesses": accesses,
@@ -92,12 +91,13 @@ class SinusoidalKernel(Kernel):
             if config.bits:
                 numbers |= factors(call.base, call.d_model)
             else:
-                read = device_turns(tuple(float_turns(exact)), table.device, torch.float64)
+                words = tuple(float_turns(_frequencies(call)))
+                read = device_turns(words, table.device, torch.float64)
                 numbers = {"turns": read.data_ptr()} | numbers
         else:
             across = -(-accesses // config.threads)
             blocks = -(-call.seq_len // config.rows) * across
-            read = device_turns(tuple(turns(exact)), table.device)
+            read = device_turns(tuple(turns(_frequencies(call))), table.device)
             numbers = {"turns": read.data_ptr()} | numbers
             numbers |= {"d_model": call.d_model, "across": across, "blocks": blocks}
         return launcher(self.program.launch, table.device.index, ["0", *numbers], numbers)
@@ -110,6 +110,10 @@ def factors(base: float, d_model: int) -> dict[str, float]:
     """
     powers = {f"r{bit}": base ** (-(2.0 ** (bit + 1)) / d_model) for bit in range(10)}
     return {"scale": 1 / (2 * math.pi)} | powers
+
+
+def _frequencies(call: SinusoidalCall) -> list[float]:
+    return [call.base ** (-2 * k / call.d_model) for k in range(call.d_model // 2)]
 
 
 def _config_of(call: SinusoidalCall) -> SinusoidalConfig | ShortConfig:

@@ -17,7 +17,7 @@ TileLang 0.1.15 would guard each access by the buffer's size a second time.
 from types import SimpleNamespace
 from typing import Any
 
-from tileops.norm.rows.configs import HINTS, ITEMSIZE, Config
+from tileops.norm.rows.configs import HINTS, ITEMSIZE, Config, RowConfig
 from tileops.norm.rows.ops import RowOp
 
 __all__ = ["Line", "Place", "moves"]
@@ -51,6 +51,8 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
     load, again = HINTS.index(config.load), HINTS.index(config.again)
     columns_hint, store = HINTS.index(config.columns), HINTS.index(config.store)
     out_dtype = "float8_e4m3fn" if op.quantized else dtype
+    # Rows that share a weight have no registers to lose.
+    widened = isinstance(config, RowConfig) and config.sharing
 
     def start(at: Any, i: Any) -> Any:
         """The element of the row at which access ``i`` begins."""
@@ -242,6 +244,10 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
             for v in T.unroll(vector):
                 floats[slot, v] = T.cast(packed[k, v], "float32")
 
+    def number(held: Any, wide: Any, k: int, v: int) -> Any:
+        """held[k, v] as float32; where ``widened`` that of ``wide``, which is held[k] widened."""
+        return wide[0, v] if widened else T.cast(held[k, v], "float32")
+
     @T.macro
     def keep_packed(held, count, kind, known):
         """Keep ``held`` from one pass to the next as it is in memory: see device.py."""
@@ -276,7 +282,9 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
         add_rows=add_rows,
         read_again=read_again,
         write_rows=write_rows,
+        widened=widened,
         widen=widen,
+        number=number,
         keep_packed=keep_packed,
         keep_narrow=keep_narrow,
     )

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tileops.norm.clusters import in_clusters
-from tileops.norm.rows.configs import Build, Config, RowConfig
+from tileops.norm.rows.configs import Build, Config
 from tileops.norm.rows.ops import RowOp
 from tileops.norm.rows.programs.moves import Line, Place, moves
 from tileops.norm.rows.programs.quantized import quantized
@@ -21,7 +21,6 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
     move = moves(op, n, dtype, config)
     stats = statistics(op, n, dtype, config, move)
     layer = op.statistics == "layer"
-    sharing = isinstance(config, RowConfig) and config.sharing
     # What each column of x is scaled and shifted by after the statistics, and its dtype.
     kinds = {"weight": build.weight, "bias": build.bias}
     if op.modulated:
@@ -143,23 +142,17 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
         """values[slot] = held[k], normalized, and scaled and shifted by the columns."""
         values = s.values
         wide = T.alloc_local((1, config.vector), "float32")
-        if sharing:
+        if move.widened:
             move.widen(wide, 0, held, k, dtype)
         for v in T.unroll(config.vector):
-            if sharing and layer and stats.corrected:
-                values[slot, v] = (wide[0, v] - s.mean[0]) * s.factor[0] - s.low[0] * s.factor[0]
-            elif sharing and layer:
-                values[slot, v] = (wide[0, v] - s.mean[0]) * s.factor[0]
-            elif sharing:
-                values[slot, v] = wide[0, v] * s.factor[0]
-            elif layer and stats.corrected:
-                values[slot, v] = (T.cast(held[k, v], "float32") - s.mean[0]) * s.factor[0] - s.low[
+            if layer and stats.corrected:
+                values[slot, v] = (move.number(held, wide, k, v) - s.mean[0]) * s.factor[0] - s.low[
                     0
                 ] * s.factor[0]
             elif layer:
-                values[slot, v] = (T.cast(held[k, v], "float32") - s.mean[0]) * s.factor[0]
+                values[slot, v] = (move.number(held, wide, k, v) - s.mean[0]) * s.factor[0]
             else:
-                values[slot, v] = T.cast(held[k, v], "float32") * s.factor[0]
+                values[slot, v] = move.number(held, wide, k, v) * s.factor[0]
         for column in s.columns:
             for v in T.unroll(config.vector):
                 operand = T.cast(column.buffer[column_at, v], "float32")

@@ -43,7 +43,7 @@ def rows_in_registers(op: RowOp, build: Build, config: RowConfig) -> Any:
     def body(a):
         with T.Kernel(
             T.ceildiv(a.m, config.rows) * config.cluster,
-            threads=config.lanes * config.rows_per_block,
+            threads=config.block,
             cluster_dims=part.cluster_dims,
             prelude=part.prelude + SOURCE,
         ) as block:

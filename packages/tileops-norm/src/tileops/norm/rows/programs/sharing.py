@@ -124,7 +124,7 @@ def rows_sharing_columns(op: RowOp, build: Build, config: RowConfig) -> Any:
     @T.macro
     def body(a):
         with T.Kernel(
-            T.ceildiv(a.m, config.rows), threads=lanes * groups, prelude=ROWS + JOINT
+            T.ceildiv(a.m, config.rows), threads=config.block, prelude=ROWS + JOINT
         ) as block:
             if config.blocks_per_sm > 1:
                 T.annotate_min_blocks_per_sm(config.blocks_per_sm)

@@ -47,8 +47,6 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
         and config.unroll == config.accesses(n)
         and config.unroll * vector <= 64
     )
-    # Rows that share a weight have no registers to lose.
-    widened = isinstance(config, RowConfig) and config.sharing
     kinds = 1 + op.quantized if op.statistics == "rms" else 2 + corrected + (not moves.even)
     full = config.accesses(n) * min(lanes, 32) * vector
 
@@ -112,13 +110,10 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
         wide = T.alloc_local((1, vector), "float32")
         for k in T.unroll(count):
             part[0] = 0.0
-            if widened:
+            if moves.widened:
                 moves.widen(wide, 0, held, k, dtype)
-                for v in T.unroll(vector):
-                    part[0] += wide[0, v] * wide[0, v]
-            else:
-                for v in T.unroll(vector):
-                    part[0] += T.cast(held[k, v], "float32") * T.cast(held[k, v], "float32")
+            for v in T.unroll(vector):
+                part[0] += moves.number(held, wide, k, v) * moves.number(held, wide, k, v)
             total[0] += part[0]
 
     @T.macro
@@ -163,13 +158,10 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
         wide = T.alloc_local((1, vector), "float32")
         for k in T.unroll(count):
             part[0] = 0.0
-            if widened:
+            if moves.widened:
                 moves.widen(wide, 0, held, k, dtype)
-                for v in T.unroll(vector):
-                    part[0] += wide[0, v]
-            else:
-                for v in T.unroll(vector):
-                    part[0] += T.cast(held[k, v], "float32")
+            for v in T.unroll(vector):
+                part[0] += moves.number(held, wide, k, v)
             total[0] += part[0]
 
     def elements(at: Any, first: int, count: int) -> Any:
@@ -209,13 +201,10 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
         for k in moves.counted(count):
             part[0] = 0.0
             part[1] = 0.0
-            if widened:
+            if moves.widened:
                 moves.widen(wide, 0, held, k, dtype)
             for v in T.unroll(vector):
-                if widened:
-                    gap[0] = wide[0, v] - mean[0]
-                else:
-                    gap[0] = T.cast(held[k, v], "float32") - mean[0]
+                gap[0] = moves.number(held, wide, k, v) - mean[0]
                 if not moves.whole(i + k):
                     gap[0] = T.if_then_else(moves.has(at, i + k, v), gap[0], 0.0)
                 if corrected and not summed:
