@@ -55,6 +55,8 @@ def rows_of(op: Any, rows: int, n: int, dtype: torch.dtype, offset: int = 0, **m
         if more.get("huge"):
             given["weight"].fill_(1e25)
             given["x"].fill_(1e15)
+        if more.get("doubted"):
+            given["x"] += 30
         return op(**params)(**given)
 
     return f"{op.__name__} {rows}x{n} {dtype} offset {offset} {more or ''}", call
@@ -79,8 +81,24 @@ def row_calls() -> Iterator[Call]:
     yield rows_of(quant, 8300, 4096, BF16)
     yield rows_of(fused_quant, 3600, 4096, BF16)
     yield rows_of(rms, 3, 131072, BF16)
-    yield rows_of(rms, 385, 65536, BF16)  # two rows a cluster, the last of which has one
     yield rows_of(rms, 193, 131072, BF16, weight=F32)
+    yield rows_of(rms, 3, 200000, BF16)
+    # Sums by tensor cores: read again, held, in clusters of 2 and 7, two rows a cluster, the last
+    # of which has one; and rows that are looked at once more.
+    for doubted in (False, True):
+        yield rows_of(layer, 1231, 20480, F16, doubted=doubted)
+        yield rows_of(layer, 5, 32768, BF16, doubted=doubted)
+        yield rows_of(layer, 2049, 49152, BF16, doubted=doubted)
+        yield rows_of(layer, 3, 65536, F16, weight=F32, doubted=doubted)
+        yield rows_of(layer, 193, 131072, BF16, doubted=doubted)
+        yield rows_of(layer, 129, 196608, F16, weight=F32, doubted=doubted)
+        yield rows_of(layer, 3, 200000, BF16, doubted=doubted)
+        for n in (16384, 32768, 49160, 200000):
+            yield rows_of(fused_layer, 5, n, BF16, doubted=doubted)
+    yield rows_of(layer, 769, 16384, F32)
+    yield rows_of(layer, 3, 65536, F32)
+    yield rows_of(fused_layer, 257, 16384, F32)
+    yield rows_of(fused, 3, 200000, BF16)
     # A block each, full and not.
     yield rows_of(rms, 1537, 65536, BF16)
     yield rows_of(rms, 2460, 40968, F16)

@@ -43,7 +43,7 @@ def channels(name: str, traits: Traits, layout: Any) -> list[str]:
 
 def rows(config: Any, many: Any = None) -> list[str]:
     build = Build(16384, "bfloat16", config, many, weight="bfloat16")
-    return kernels_of(lambda: programs.program(ops.RMS_NORM, build), programs.PASS_CONFIGS)
+    return kernels_of(lambda: programs.program(ops.LAYER_NORM, build), programs.PASS_CONFIGS)
 
 
 def kernels_of(make: Any, pass_configs: Any) -> list[str]:
@@ -64,10 +64,11 @@ CLUSTERS: dict[str, tuple[int, Any]] = {
     ),
     "rows-in-registers": (1, lambda: rows(RowConfig(128, 1, 8, True, cluster=4))),
     "wide-rows": (1, lambda: rows(WideConfig(128, 8, 4, 4, 4, cluster=2))),
-    "groups-of-rows": (1, lambda: rows(GroupConfig(128, 8, 2, 4, 4, 4, 4, 2))),
+    "rows-by-products": (1, lambda: rows(WideConfig(128, 8, 8, 0, 1, cluster=2, products=True))),
+    "groups-of-rows": (1, lambda: rows(GroupConfig(128, 8, 2, 4, 4, 4, 4))),
     "rows-and-groups-of-them": (
         2,
-        lambda: rows(RowConfig(128, 1, 8, True, cluster=4), GroupConfig(128, 8, 2, 4, 4, 4, 4, 2)),
+        lambda: rows(RowConfig(128, 1, 8, True, cluster=4), GroupConfig(128, 8, 2, 4, 4, 4, 4)),
     ),
 }
 

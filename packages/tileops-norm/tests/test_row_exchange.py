@@ -107,11 +107,11 @@ int main(int, char **arguments) {
 constexpr int kRows = @ROWS@, kWarps = @WARPS@, kCluster = @CLUSTER@;
 
 int main(int, char **arguments) {
-  // What each thread has of each row: a sum of squares.
+  // What each thread has of each kind.
   const size_t count = size_t(kCluster) * kWarps * 32 * kRows;
-  std::vector<float> factors(count);
+  std::vector<float> sums(count);
   std::FILE *file = std::fopen(arguments[1], "rb");
-  if (std::fread(factors.data(), 4, count, file) != count) return 1;
+  if (std::fread(sums.data(), 4, count, file) != count) return 1;
   std::fclose(file);
   for (int b = 0; b < kCluster; ++b) cluster.push_back(std::make_unique<Block>(kWarps * 32));
   std::barrier<> ready(kCluster * kWarps * 32);
@@ -121,9 +121,9 @@ int main(int, char **arguments) {
       threads.emplace_back([&, b, t] {
         block = cluster[b].get(), warp_of = &block->warps[t / 32], lane_of = t % 32;
         const size_t at = (size_t(b) * kWarps * 32 + t) * kRows;
-        rows::announce_rows<kRows, kWarps, kCluster>(t);
+        rows::expect_rows<kRows, kWarps, kCluster, 0>(t);
         ready.arrive_and_wait();
-        rows::join_rows<kRows, kWarps, kCluster>(&factors[at], @N@, 1e-5f, t, b);
+        rows::join_rows<kRows, kWarps, kCluster, 0>(&sums[at], t, b);
       });
     }
   }
@@ -132,7 +132,7 @@ int main(int, char **arguments) {
     if (one->arrived != one->expected) std::puts("more came than was expected"), std::abort();
   }
   file = std::fopen(arguments[1], "wb");
-  std::fwrite(factors.data(), 4, count, file);
+  std::fwrite(sums.data(), 4, count, file);
   std::fclose(file);
 }
 #endif
@@ -149,7 +149,7 @@ def sums_of_lanes() -> str:
     return f"namespace rows {{\n{joint.SOURCE[begin:end]}}}\n"
 
 
-def written_for(folder: Any, rows: int, warps: int, cluster: int, n: int) -> list[str]:
+def written_for(folder: Any, rows: int, warps: int, cluster: int) -> list[str]:
     """Writes the exchange as a program of the CPU; what compiles it."""
     text = exchange.SOURCE.replace("__shared__ Findings", "using Found = Findings")
     text = sums_of_lanes() + text
@@ -163,7 +163,7 @@ def written_for(folder: Any, rows: int, warps: int, cluster: int, n: int) -> lis
     assert "asm" not in text
     assert "__shared__" not in text
     text = HOST.replace("@SOURCE@", text)
-    for name, value in {"ROWS": rows, "WARPS": warps, "CLUSTER": cluster, "N": f"{n}.0f"}.items():
+    for name, value in {"ROWS": rows, "WARPS": warps, "CLUSTER": cluster}.items():
         text = text.replace(f"@{name}@", str(value))
     (folder / "host.cpp").write_text(text)
     return [*CXX]
@@ -172,13 +172,12 @@ def written_for(folder: Any, rows: int, warps: int, cluster: int, n: int) -> lis
 @pytest.mark.parametrize(
     ("rows", "warps", "cluster"), [(4, 2, 4), (2, 3, 2), (2, 4, 8), (1, 2, 8), (8, 5, 2)]
 )
-def test_every_thread_gets_the_factor_of_every_row(
+def test_every_thread_gets_the_sum_of_every_row(
     rows: int, warps: int, cluster: int, tmp_path: Any
 ) -> None:
     """All threads get the same bits, which are those of float64 to a few roundings; rows of zeros,
     as are those past the last, of NaN and of infinity change nothing of the others."""
     held = 16  # elements of a row that a thread has
-    n = held * 32 * warps * cluster
     random = numpy.random.default_rng(rows * warps * cluster)
     x = random.standard_normal((rows, cluster, warps, 32, held)) * 3 + 20
     x = x.astype("float32").astype("float64")
@@ -186,23 +185,23 @@ def test_every_thread_gets_the_factor_of_every_row(
         x[row] = special if row == 1 else x[row]
         x[row, -1, -1, 17, 3] = special
     squares = numpy.square(x).sum(-1)
-    subprocess.run(written_for(tmp_path, rows, warps, cluster, n), cwd=tmp_path, check=True)
+    subprocess.run(written_for(tmp_path, rows, warps, cluster), cwd=tmp_path, check=True)
     given = squares.transpose(1, 2, 3, 0).astype("float32")
     (tmp_path / "numbers").write_bytes(given.tobytes())
     subprocess.run([tmp_path / "host", tmp_path / "numbers"], check=True, timeout=120)
     got = numpy.frombuffer((tmp_path / "numbers").read_bytes(), "float32").reshape(-1, rows)
     assert (got.view("uint32") == got[:1].view("uint32")).all()
 
-    factor = 1 / numpy.sqrt(numpy.square(x.reshape(rows, -1)).mean(-1) + 1e-5)
+    found = numpy.square(x.reshape(rows, -1)).sum(-1)
     # Far fewer than a hundred additions lead to a number, and each rounds once.
-    numpy.testing.assert_allclose(got[0], factor, rtol=100 * 2.0**-24, atol=0)
+    numpy.testing.assert_allclose(got[0], found, rtol=100 * 2.0**-24, atol=0)
 
 
 @pytest.mark.parametrize("rows", [3, 5, 6, 16])
 def test_rows_that_share_no_warp_evenly_do_not_compile(rows: int, tmp_path: Any) -> None:
     """With 3 rows, a warp's last two lanes sent sums of a fourth that no block expected, one of
     them to the barrier's own place: the card waited for ever."""
-    command = written_for(tmp_path, rows, 2, 4, 1024)
+    command = written_for(tmp_path, rows, 2, 4)
     failed = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
     assert failed.returncode != 0
     assert "static assertion failed" in failed.stderr

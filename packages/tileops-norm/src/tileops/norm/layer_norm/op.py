@@ -41,7 +41,8 @@ class LayerNormFwdOp(Op):
     ``y = (x - mean) / sqrt(var + eps) * weight + bias``, mean and biased variance over
     ``normalized_shape``, as :func:`torch.nn.functional.layer_norm`. All of it is computed in
     float32 and rounded once, to ``x``'s dtype; the variance is that of the differences from the
-    mean, so that a large mean cancels nothing there.
+    mean wherever a difference of sums would lose more than three bits, so that a large mean costs
+    no digits.
 
     Args:
         normalized_shape: the sizes of the trailing axes that are normalized together; an int

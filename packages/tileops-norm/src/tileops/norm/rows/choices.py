@@ -22,7 +22,8 @@ from tileops.norm.rows.configs import (
 )
 from tileops.norm.rows.ops import RowOp
 from tileops.norm.rows.shares import share
-from tileops.norm.rows.splits import group, one_block, split
+from tileops.norm.rows.splits import held, reread, split
+from tileops.norm.rows.splits import many as many_wide
 
 __all__ = ["Choice", "Placing", "choose", "layout", "select"]
 
@@ -47,8 +48,8 @@ _REGISTER_BYTES = 32 * 1024
 _MANY_BYTES = 96 * 1024 * 1024
 
 #: The same, where many rows have a block each and few a cluster: 132 rows take the time of one, and
-#: the last ones have the card to themselves. Of 65536: 1000 rows (61.5) 67.4, by groups 64.1; 1536
-#: (94.8) 99.3, by clusters 101.0; 2048 (126.8) 130.6; 4096 (252.3) 253.2, by groups 265.8.
+#: the last ones have the card to themselves. RMSNorm of 65536: 1000 rows (61.5) 67.4, by clusters
+#: 64.1; 1536 (94.4) 99.0 and 97.2; 2048 (126.8) 130.6; 4096 (252.3) 253.2 and 257.4.
 _ALONE_BYTES = 384 * 1024 * 1024
 
 
@@ -107,9 +108,6 @@ def choose(
     moved = n * (shaped * ITEMSIZE[dtype] + ITEMSIZE[written])
     many_rows = -(-_MANY_BYTES // moved)
     if few.cluster > many.cluster:
-        grouped = group(op, n, dtype)
-        if grouped is not None and together(few, grouped, many):
-            several = (grouped, many_rows)
         many_rows = -(-_ALONE_BYTES // moved)
     elif shared is not None and shared.rows >= many_rows:
         several = (None, 0)
@@ -137,6 +135,13 @@ def _registers(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> Confi
     chunks = _chunks(n, vector, phased)
     if vector * ITEMSIZE[dtype] < 8:
         return _narrow(op, n, vector, dtype)
+    # fused_add_layer_norm 16384x16384 (503.3): 507.0, held by 512 threads of 4 562.0, read again by
+    #   distances 575.5; 64 and 500 rows (3.4, 17.9): 3.9, 18.1, and held 4.6, 21.7; 20000x12288
+    #   (461.8): 457.7, 476.2, 457.3
+    if op.added and op.statistics == "layer" and not op.gated and arch in _CLUSTERS:
+        full = vector * ITEMSIZE[dtype] == ACCESS_BYTES and not phased
+        if full and dtype != "float32" and chunks > 1024:
+            return reread(chunks, vector, 2, products=True)
     # 262144x128 (33.4): 16 lanes of 1 access 33.5, 8 of 2 33.9, 4 of 4 34.9; another card (33.7)
     #   33.8 and 34.1
     if chunks <= 64:
@@ -217,8 +222,8 @@ def _narrow(op: RowOp, n: int, vector: int, dtype: str) -> RowConfig:
 def _many(
     op: RowOp, n: int, dtype: str, aligned: bool, arch: str
 ) -> WideConfig | GroupConfig | None:
-    """The layout that holds nothing, and reads its rows again from L1; of wide rows that of several
-    in a cluster; None where neither is a gain.
+    """The layout that holds nothing, and reads its rows again from L1; of wide rows see splits.py;
+    None where there is no gain.
 
     That the first read asks the caches to keep the row, and the second to let it go, is what makes
     it fast: 32768x8192 in run A (252.0) took 250.1 so, and 259.2 with plain reads.
@@ -231,8 +236,14 @@ def _many(
     if vector * ITEMSIZE[dtype] < ACCESS_BYTES or size < 6 * 1024:
         return None
     if size > widest:
-        return one_block(op, n, dtype) or group(op, n, dtype)
+        return many_wide(op, n, dtype)
     chunks = n // vector
+    if op.statistics == "layer" and not op.modulated:
+        if op.added and dtype != "float32" and chunks > 1024:
+            return None  # what serves few rows is the fastest of many, too
+        alone = _alone(op, chunks, dtype)
+        if alone is not None:
+            return alone
     if op.quantized:
         # rms_norm_per_token_quant, accesses of 4 in one group and room for 1536 threads, against 2
         #   and 2048: 32768x4096 (96.5) 94.9 and 96.9; 32768x8192 (189.8) 186.3 and 192.6;
@@ -296,6 +307,25 @@ def _many(
         columns="last",
         store="streaming" if size > 32 * 1024 else "none",
     )
+
+
+def _alone(op: RowOp, chunks: int, dtype: str) -> WideConfig | None:
+    """Layer normalization of rows whose weight and bias fill what L1 has left, which one or two
+    blocks a multiprocessor read at once; None for others.
+
+    layer_norm 8192x32768 (250.9): products of tensor cores 254.4, held in registers 258.8, by 1024
+    threads of 4 263.4, by distances 362.8; 10912x24576 (252.0): 253.3, 768 threads of 4 251.8, by
+    distances 257.1; 13000x20480 (249.2): 250.9 and 267.3. 8192x16384 of float32 (252.5): 252.6,
+    1024 threads of 4 286.2, held 257.8, in groups of 4 283.7.
+    fused_add_layer_norm 4096x16384 of float32 (253.8): held 256.4, twice 265.8.
+    """
+    vector = ACCESS_BYTES // ITEMSIZE[dtype]
+    wide = dtype == "float32"
+    if chunks * ACCESS_BYTES <= (48 if wide else 32) * 1024:
+        return None
+    if op.added:
+        return held(chunks, vector, 1, accesses=4, products=False)
+    return reread(chunks, vector, 8, products=not wide)
 
 
 def _on_chip(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> Config:

@@ -36,7 +36,7 @@ ACCESS_BYTES = 16
 #: The widest cluster that every card with clusters can launch.
 MAX_CLUSTER = 8
 
-#: Rows that may share a cluster, or a thread.
+#: Rows that may share a thread.
 GROUP_ROWS = (1, 2, 4, 8)
 
 #: Shared memory that one block may use, bytes, by architecture (CUDA programming guide, "technical
@@ -128,6 +128,10 @@ class RowConfig:
     def again(self) -> Hint:
         return self.load
 
+    @property
+    def products(self) -> bool:
+        return False
+
     def accesses(self, n: int) -> int:
         """Accesses that each thread makes to cover a row of ``n``."""
         return -(-_chunks(n, self) // (self.threads_per_row * self.cluster))
@@ -150,6 +154,8 @@ class WideConfig:
         backwards: whether what is read again is read from its end on.
         step: accesses that are handled together where they are read again; 0 is ``unroll``, of
             which others are a part.
+        products: whether tensor cores add up the row and its squares: see products.py. Of half
+            precision, not quantized, by full accesses.
         again: how the reads that come again treat the caches.
         blocks_per_sm, load, columns, store: as in RowConfig.
     """
@@ -165,6 +171,7 @@ class WideConfig:
     backwards: bool = False
     blocks_per_sm: int = 1
     step: int = 0
+    products: bool = False
     load: Hint = "none"
     again: Hint = "none"
     columns: Hint = "const"
@@ -212,13 +219,11 @@ class GroupConfig:
     Attributes:
         threads: threads of a block.
         vector: elements of one access.
-        rows: rows that share a cluster; one of GROUP_ROWS.
+        rows: rows that share a cluster; 1, 2 or 4.
         in_registers: accesses of each thread that stay in registers, the first ones.
         in_shared: accesses of each thread that go to shared memory, all others.
         unroll: accesses of these that are read together, of one row.
         cluster: blocks that share the rows; 2 or more.
-        early: accesses of the weight that are read before the statistics are known; half as many
-            of one in float32 beside rows of half precision, and 3 at most where it has an offset.
         blocks_per_sm, load, columns, store: as in RowConfig.
     """
 
@@ -229,7 +234,6 @@ class GroupConfig:
     in_shared: int
     unroll: int
     cluster: int
-    early: int
     blocks_per_sm: int = 1
     load: Hint = "none"
     columns: Hint = "const"
@@ -251,6 +255,10 @@ class GroupConfig:
     def phased(self) -> bool:
         return False
 
+    @property
+    def products(self) -> bool:
+        return True
+
     def accesses(self, n: int) -> int:
         """Accesses that each thread makes to cover a row of ``n``."""
         return -(-_chunks(n, self) // (self.threads * self.cluster))
@@ -258,10 +266,10 @@ class GroupConfig:
     def unheld(self, n: int) -> str:
         """Why the layout is not one of rows of ``n``; empty where it is."""
         every = self.accesses(n)
-        if self.rows not in GROUP_ROWS:
+        if self.rows not in (1, 2, 4):
             # A warp's lanes are shared out among the rows: with 3, lanes of no row were left, which
             # sent numbers that no block expected, over its barrier. The card waited for ever.
-            return f"rows must be one of {GROUP_ROWS}, not {self.rows}"
+            return f"rows must be 1, 2 or 4, not {self.rows}"
         if self.threads % 32 or not 2 <= self.cluster <= MAX_CLUSTER:
             return "blocks are whole warps, and 2 to 8 of them a cluster"
         if n != every * self.threads * self.cluster * self.vector:
@@ -270,14 +278,13 @@ class GroupConfig:
             return f"a thread has {self.rows * every} accesses to keep"
         if every % self.unroll or self.in_registers % self.unroll:
             return f"unroll must divide in_registers, and the {every} accesses of a row"
-        if not 0 <= self.early <= every:
-            return f"a thread has {every} accesses of the weight"
         return ""
 
     def shared_bytes(self, dtype: str) -> int:
         """Shared memory that a block needs, in whole KiB what the exchange takes of it."""
         held = self.in_shared * self.threads * self.vector * ITEMSIZE[dtype]
-        found = 4 * self.rows * (self.threads // 32 + self.cluster) + 8
+        # Twice, two kinds of numbers.
+        found = 2 * (4 * 2 * self.rows * (self.threads // 32 + self.cluster) + 8)
         return held + -(-found // 1024) * 1024
 
 

@@ -1,4 +1,4 @@
-"""CUDA functions by which the blocks of a cluster find the factors of several rows at once."""
+"""CUDA functions by which the blocks of a cluster add up several numbers at once."""
 
 __all__ = ["SOURCE"]
 
@@ -8,9 +8,9 @@ SOURCE = r"""
 #define TILEOPS_NORM_EXCHANGE
 namespace rows {
 
-// Sums of squares of kRows rows. Its memory is its own, so that TileLang, which cannot know who
-// else writes there, gives its place to nothing else.
-template <int kRows, int kWarps, int kCluster> struct Findings {
+// Sums of kRows kinds: of rows, or two of each; those of another turn are others. Its memory is its
+// own, so that TileLang, which cannot know who else writes there, gives its place to nothing else.
+template <int kRows, int kWarps, int kCluster, int kTurn> struct Findings {
   // Each row has as many lanes of a warp: what is no part of 32 would send what nobody expects.
   static_assert(kRows == 1 || kRows == 2 || kRows == 4 || kRows == 8);
   float own[kRows][kWarps];    // what the block's warps found
@@ -18,18 +18,17 @@ template <int kRows, int kWarps, int kCluster> struct Findings {
   alignas(8) uint64_t barrier;
 };
 
-template <int kRows, int kWarps, int kCluster>
-__device__ __forceinline__ Findings<kRows, kWarps, kCluster> &findings() {
-  __shared__ Findings<kRows, kWarps, kCluster> found;
+template <int kRows, int kWarps, int kCluster, int kTurn>
+__device__ __forceinline__ Findings<kRows, kWarps, kCluster, kTurn> &findings() {
+  __shared__ Findings<kRows, kWarps, kCluster, kTurn> found;
   return found;
 }
 
-// The block runs, and expects what join_rows will send it.
-template <int kRows, int kWarps, int kCluster>
-__device__ __forceinline__ void announce_rows(int thread) {
-  auto &s = findings<kRows, kWarps, kCluster>();
+// The block expects what join_rows will send it.
+template <int kRows, int kWarps, int kCluster, int kTurn>
+__device__ __forceinline__ void expect_rows(int thread) {
+  auto &s = findings<kRows, kWarps, kCluster, kTurn>();
   if (thread == 0) clusters::expect(&s.barrier, sizeof(s.box), s.box);
-  clusters::arrive();
 }
 
 // Of kCount numbers, by the kLanes neighbours of a row.
@@ -44,27 +43,26 @@ __device__ __forceinline__ float sum_of(const float *numbers, int place) {
   return sum;
 }
 
-// factors: what the thread added up of each row, then 1 / sqrt(mean of squares + eps).
-template <int kRows, int kWarps, int kCluster>
-__device__ __forceinline__ void join_rows(float *factors, float n, float eps, int thread,
-                                          int rank) {
+// sums: what the thread added up of each row, then what all did.
+template <int kRows, int kWarps, int kCluster, int kTurn>
+__device__ __forceinline__ void join_rows(float *sums, int thread, int rank) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  auto &s = findings<kRows, kWarps, kCluster>();
+  auto &s = findings<kRows, kWarps, kCluster, kTurn>();
   constexpr int kLanes = 32 / kRows;
   const int lane = thread % 32, warp = thread / 32, row = lane / kLanes, place = lane % kLanes;
-  float square = sum_spread<kRows, 32>(factors, lane);
-  if (place == 0) s.own[row][warp] = square;
+  float sum = sum_spread<kRows, 32>(sums, lane);
+  if (place == 0) s.own[row][warp] = sum;
   asm volatile("bar.sync 0;" : : : "memory");
   if (warp == 0) {
-    square = sum_of<kLanes, kWarps>(s.own[row], place);
+    sum = sum_of<kLanes, kWarps>(s.own[row], place);
     for (int to = place; to < kCluster; to += kLanes) {
-      clusters::send(&s.box[row][rank], &s.barrier, to, square);
+      clusters::send(&s.box[row][rank], &s.barrier, to, sum);
     }
   }
   clusters::await(&s.barrier);
-  square = rsqrtf(sum_of<kLanes, kCluster>(s.box[row], place) / n + eps);
+  sum = sum_of<kLanes, kCluster>(s.box[row], place);
 #pragma unroll
-  for (int r = 0; r < kRows; ++r) factors[r] = __shfl_sync(0xffffffffu, square, r * kLanes);
+  for (int r = 0; r < kRows; ++r) sums[r] = __shfl_sync(0xffffffffu, sum, r * kLanes);
 #endif
 }
 

@@ -52,7 +52,7 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
     columns_hint, store = HINTS.index(config.columns), HINTS.index(config.store)
     out_dtype = "float8_e4m3fn" if op.quantized else dtype
     # Rows that share a weight have no registers to lose.
-    widened = isinstance(config, RowConfig) and config.sharing
+    widened = config.sharing if isinstance(config, RowConfig) else config.products
 
     def start(at: Any, i: Any) -> Any:
         """The element of the row at which access ``i`` begins."""
@@ -224,6 +224,13 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
                 T.address_of(rounded[0]),
                 T.address_of(values[slot, 0]),
                 factor[0],
+            )
+        elif config.products:
+            T.call_extern(
+                "handle",
+                f"rows::narrow<{vector}, {'true' if dtype == 'float16' else 'false'}>",
+                T.address_of(rounded[0]),
+                T.address_of(values[slot, 0]),
             )
         else:
             for v in T.unroll(vector):

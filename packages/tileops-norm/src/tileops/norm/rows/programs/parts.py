@@ -7,6 +7,7 @@ from tileops.norm.clusters import in_clusters
 from tileops.norm.rows.configs import Build, Config
 from tileops.norm.rows.ops import RowOp
 from tileops.norm.rows.programs.moves import Line, Place, moves
+from tileops.norm.rows.programs.products import products
 from tileops.norm.rows.programs.quantized import quantized
 from tileops.norm.rows.programs.statistics import statistics
 
@@ -21,6 +22,8 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
     move = moves(op, n, dtype, config)
     stats = statistics(op, n, dtype, config, move)
     layer = op.statistics == "layer"
+    summing = products(op, n, dtype, config, move, stats) if config.products else None
+    doubted = layer and summing is not None
     # What each column of x is scaled and shifted by after the statistics, and its dtype.
     kinds = {"weight": build.weight, "bias": build.bias}
     if op.modulated:
@@ -51,15 +54,16 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
                 found.append(SimpleNamespace(name=name, line=line, buffer=buffer, first=first))
         return found
 
-    def state(count: int, held: int, at: Place) -> Any:
+    def state(count: int, held: int, at: Place, taken: int = 0) -> Any:
         """What a thread keeps of its row.
 
-        ``count``: accesses of a column, and of the residual, at a time. ``held``: accesses whose
-        products with the weight are kept, of a quantized op.
+        ``count``: accesses of a column, and of the residual, at a time; ``taken``: of the residual,
+        where they are not as many. ``held``: accesses whose products with the weight are kept, of
+        a quantized op.
         """
         return SimpleNamespace(
             a=at.a,
-            other=T.alloc_local((count if op.added else 1, config.vector), dtype),
+            other=T.alloc_local(((taken or count) if op.added else 1, config.vector), dtype),
             values=T.alloc_local((max(held, 1), config.vector), "float32"),
             columns=columns(kinds, count, at),
             gates=columns({"gate": dtype if op.gated else None}, count, at),
@@ -73,7 +77,22 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
             largest=T.alloc_local((1,), "float32"),
             box=T.alloc_shared((stats.kinds, config.rows, stats.parts), "float32"),
             barrier=T.alloc_shared((1,), "uint64") if config.cluster > 1 else None,
+            # Where warps, and blocks, exchange distances from the row's mean.
+            later_box=T.alloc_shared((2, 1, stats.parts), "float32") if doubted else None,
+            later=T.alloc_shared((1,), "uint64") if doubted and config.cluster > 1 else None,
+            **summed(),
         )
+
+    def summed() -> dict[str, Any]:
+        """What a thread keeps of a row whose sums tensor cores find."""
+        if summing is None:
+            return {}
+        return {
+            "sums": T.alloc_local((summing.size,), "float32"),
+            # Whether they are exact enough, and what they make of the row.
+            "plain": T.alloc_local((1,), "bool"),
+            "shift": T.alloc_local((1,), "float32"),
+        }
 
     def row_state(at: Place) -> Any:
         """What a thread keeps of one of several rows; their columns are not among it."""
@@ -86,12 +105,18 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
             factor=T.alloc_local((1,), "float32"),
             distance=T.alloc_local((1,), "float32"),
             largest=T.alloc_local((1,), "float32"),
+            **summed(),
         )
 
     @T.macro
     def begin(s, at):
         if config.cluster > 1:
-            stats.announce(s.box, s.barrier, at)
+            stats.expect(s.box, s.barrier, at)
+            if doubted:
+                stats.expect(s.later_box, s.later, at)
+            T.call_extern("handle", "clusters::arrive")
+        if summing is not None:
+            summing.begin(s)
         s.factor[0] = 0.0
         s.distance[0] = 0.0
         s.largest[0] = 0.0
@@ -193,6 +218,7 @@ def parts(op: RowOp, build: Build, config: Config) -> Any:
         begin_mean=begin_mean,
         add=add,
         end=end,
+        summing=summing,
         quantized=quantized(op, build, config, move, stats, normalize),
         write=write,
     )

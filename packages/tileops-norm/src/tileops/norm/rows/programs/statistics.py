@@ -13,6 +13,8 @@ one ``k``-th of what it has, its sum of squares is at most ``k`` times what is l
 Half-precision rows in registers, whose warps take the mean of all that they hold, do without the
 correction: what the rounding of a float32 mean may change is far below a step of theirs.
 
+Others find them from sums of squares after all, where these cancel little: see products.py.
+
 Wider ones, of which a warp reads all at once, have it without a look at each element: what a warp's
 mean lost to rounding is known from its threads' sums, which the warp adds up to twice float32's
 digits. Such a sum is of up to 64 numbers, of 11 digits at most. It is exact, unless one of them is
@@ -42,12 +44,15 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
     # Whether the correction is known from the threads' sums.
     summed = (
         isinstance(config, WideConfig)
+        and not config.products
         and dtype != "float32"
         and config.in_registers == 0
         and config.unroll == config.accesses(n)
         and config.unroll * vector <= 64
     )
     kinds = 1 + op.quantized if op.statistics == "rms" else 2 + corrected + (not moves.even)
+    if config.products:
+        kinds = 1 if op.statistics == "rms" else 2
     full = config.accesses(n) * min(lanes, 32) * vector
 
     @T.macro
@@ -57,8 +62,8 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
             value[0] += T.shfl_xor(value[0], 1 << k)
 
     @T.macro
-    def announce(box, barrier, at):
-        """The block runs, and expects what ``share`` will send it."""
+    def expect(box, barrier, at):
+        """The block expects what ``share`` will send it."""
         if at.thread == 0:
             T.call_extern(
                 "handle",
@@ -67,7 +72,6 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
                 kinds * parts * 4,
                 T.address_of(box[0, 0, 0]),
             )
-        T.call_extern("handle", "clusters::arrive")
 
     @T.macro
     def share(box, barrier, values, at):
@@ -100,6 +104,16 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
         return turn * 32 + width <= parts or of_lane(at, turn) < parts
 
     turns = tuple(range(-(-parts // 32)))
+
+    @T.macro
+    def collect(box, values, at):
+        """values[kind] = the sum over what the row's warps, of which there are several, shared."""
+        for kind in tuple(range(len(values))):
+            values[kind][0] = 0.0
+            for turn in turns:
+                if there(at, turn):
+                    values[kind][0] += box[kind, 0, of_lane(at, turn)]
+            over_lanes(values[kind], width)
 
     # Root mean square: total is a thread's sum of squares, at last 1 / sqrt(mean + eps).
 
@@ -265,7 +279,10 @@ def statistics(op: RowOp, n: int, dtype: str, config: Config, moves: Any) -> Any
 
     return SimpleNamespace(
         parts=parts,
-        announce=announce,
+        over_lanes=over_lanes,
+        expect=expect,
+        share=share,
+        collect=collect,
         kinds=kinds,
         corrected=corrected,
         summed=summed,
