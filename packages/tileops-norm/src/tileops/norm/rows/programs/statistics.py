@@ -13,13 +13,14 @@ one ``k``-th of what it has, its sum of squares is at most ``k`` times what is l
 Half-precision rows in registers, whose warps take the mean of all that they hold, do without the
 correction: what the rounding of a float32 mean may change is far below a step of theirs.
 
-Others find them from sums of squares after all, where these cancel little: see products.py.
-
 Wider ones, of which a warp reads all at once, have it without a look at each element: what a warp's
 mean lost to rounding is known from its threads' sums, which the warp adds up to twice float32's
 digits. Such a sum is of up to 64 numbers, of 11 digits at most. It is exact, unless one of them is
 below a 64th of another: then those two alone are as much of the variance as their distance, and the
 roundings of all such sums move the mean by at most 200 * 2**-24 of the row's deviation.
+
+The widest ones take the variance from sums of squares after all, where these cancel little: see
+products.py.
 """
 
 from types import SimpleNamespace
