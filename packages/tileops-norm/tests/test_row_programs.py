@@ -304,6 +304,17 @@ def test_what_warps_found_first_is_read_before_it_is_written_over(op: Any, clust
     assert kernel.count("clusters::expect(") == 2
 
 
+def test_what_is_read_again_is_read_in_whole_steps() -> None:
+    """Else accesses would be left out in silence."""
+    config = WideConfig(512, 8, 0, 0, 5, step=2, products=True)
+    with pytest.raises(KernelBuildError) as caught:
+        programs.program(ops.LAYER_NORM, Build(20480, "bfloat16", config))
+    assert str(caught.value) == (
+        "layer_norm: of 5 accesses that are read together 2 are no part, by which they are to be "
+        f"read again: {config}"
+    )
+
+
 SHARING = RowConfig(64, 2, 8, False, rows_per_thread=2)
 
 

@@ -36,6 +36,7 @@ __all__ = ["Choice", "Placing", "choose", "layout", "select"]
 Placing = Literal["registers", "on_chip", "streaming"]
 
 #: Architectures whose blocks can form clusters, and whose L1 holds the rows that are read twice.
+#: Only sm_90a was measured.
 _CLUSTERS = ("sm_90a", "sm_100a", "sm_103a")
 
 #: A row up to this many bytes is served by one block that holds it, or reads it twice.
@@ -49,7 +50,8 @@ _MANY_BYTES = 96 * 1024 * 1024
 
 #: The same, where many rows have a block each and few a cluster: 132 rows take the time of one, and
 #: the last ones have the card to themselves. RMSNorm of 65536: 1000 rows (61.5) 67.4, by clusters
-#: 64.1; 1536 (94.4) 99.0 and 97.2; 2048 (126.8) 130.6; 4096 (252.3) 253.2 and 257.4.
+#: 64.1; 1536 (94.4) 99.0 and 97.2; 2048 (126.8) 130.6; 4096 (252.3) 253.2 and 257.4. LayerNorm of
+#: 49152: 1000 (47.3) 54.0 and 53.3; 5456 (250.7) 258.0 and 270.4.
 _ALONE_BYTES = 384 * 1024 * 1024
 
 
@@ -137,7 +139,7 @@ def _registers(op: RowOp, n: int, dtype: str, aligned: bool, arch: str) -> Confi
         return _narrow(op, n, vector, dtype)
     # fused_add_layer_norm 16384x16384 (503.3): 507.0, held by 512 threads of 4 562.0, read again by
     #   distances 575.5; 64 and 500 rows (3.4, 17.9): 3.9, 18.1, and held 4.6, 21.7; 20000x12288
-    #   (461.8): 457.7, 476.2, 457.3
+    #   (461.8): 457.7, 476.2, 457.3. Needs an L1 that holds the rows.
     if op.added and op.statistics == "layer" and not op.gated and arch in _CLUSTERS:
         full = vector * ITEMSIZE[dtype] == ACCESS_BYTES and not phased
         if full and dtype != "float32" and chunks > 1024:

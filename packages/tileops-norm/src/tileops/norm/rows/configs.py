@@ -152,8 +152,8 @@ class WideConfig:
         phased: as in RowConfig.
         early: as in RowConfig; only where all of the row is in shared memory.
         backwards: whether what is read again is read from its end on.
-        step: accesses that are handled together where they are read again; 0 is ``unroll``, of
-            which others are a part.
+        step: accesses that are handled together where they are read again, of ``unroll`` a part;
+            with ``products`` those whose weight is read together, too. 0 is ``unroll``.
         products: whether tensor cores add up the row and its squares: see products.py. Of half
             precision, not quantized, by full accesses.
         again: how the reads that come again treat the caches.

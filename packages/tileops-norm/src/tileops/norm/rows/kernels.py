@@ -112,13 +112,15 @@ _OUTPUT_NAMES = {"scale": "row_scale"}
 
 
 class RowsInRegisters(RowKernel):
-    """The row in the registers of one block; short rows share a block."""
+    """Rows of up to 32 KiB: in the registers of one block, or many read again; short rows share a
+    block."""
 
     placing = "registers"
 
 
 class RowsOnChip(RowKernel):
-    """Wide rows, read once: held in registers and shared memory, by one block or several."""
+    """Wide rows, read once from memory: held in registers and shared memory, by one block or
+    several, or read again while a cache has them."""
 
     placing = "on_chip"
 

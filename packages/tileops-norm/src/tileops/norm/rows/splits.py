@@ -26,7 +26,7 @@ from tileops.norm.rows.configs import (
 )
 from tileops.norm.rows.ops import RowOp
 
-__all__ = ["group", "held", "many", "one_block", "reread", "split"]
+__all__ = ["held", "many", "reread", "split"]
 
 #: Threads of a block, where not said otherwise.
 _THREADS = 512
@@ -101,7 +101,7 @@ def _split_layer(op: RowOp, n: int, dtype: str, cluster: int) -> Config | None:
     if wide and size <= 64 * _KIB:
         return None
     # Few rows are in the program of many.
-    grouped = group(op, n, dtype)
+    grouped = _group(op, n, dtype)
     cluster = cluster if grouped is None else grouped.cluster
     # Instructions are not what limits these rows: a third as many in the same layout made one block
     # of 1024 threads 8 % faster. What is read of the weight and the bias is, twice as much as of x
@@ -123,12 +123,12 @@ def many(op: RowOp, n: int, dtype: str) -> WideConfig | GroupConfig | None:
     if op.added or op.modulated or op.quantized:
         return None
     if size <= 128 * _KIB:
-        return one_block(op, n, dtype)
+        return _one_block(op, n, dtype)
     cluster = -(-size // (64 * _KIB))
     if dtype == "float32" or cluster > MAX_CLUSTER:
         return None
     if op.statistics == "layer":
-        return group(op, n, dtype)
+        return _group(op, n, dtype)
     # RMSNorm 2048x131072 (252.9): 257.7, and 256.4 (252.6); two rows in a cluster of 8, by squares
     #   257.3, by products 260.2; in registers 259.3, twice 265.6; 2048x262144 (501.1): 521.0, two
     #   rows by squares 526.2, in registers 532.1, in halves 535.4; 2728x98304 (252.1): 258.4, in a
@@ -137,7 +137,7 @@ def many(op: RowOp, n: int, dtype: str) -> WideConfig | GroupConfig | None:
     return _stashed(n // vector, vector, cluster)
 
 
-def group(op: RowOp, n: int, dtype: str) -> GroupConfig | None:
+def _group(op: RowOp, n: int, dtype: str) -> GroupConfig | None:
     """Two rows in a cluster, for many rows; None where they do not fill it, or it is no gain.
 
     LayerNorm, against a row in a cluster: 2048x262144 (501.0) 529.5 and 562.5, with 2 accesses of
@@ -147,9 +147,7 @@ def group(op: RowOp, n: int, dtype: str) -> GroupConfig | None:
     of 8 took 299.5 at 131072.
     """
     size, vector = n * ITEMSIZE[dtype], ACCESS_BYTES // ITEMSIZE[dtype]
-    if op.statistics != "layer" or op.added or op.modulated or dtype == "float32":
-        return None
-    if size <= 128 * _KIB:
+    if op.added or dtype == "float32" or size <= 128 * _KIB:
         return None
     cluster = power_of_two(-(-size // (64 * _KIB)))
     accesses = n // (_THREADS * cluster * vector)
@@ -169,7 +167,7 @@ def group(op: RowOp, n: int, dtype: str) -> GroupConfig | None:
     return None if cluster > MAX_CLUSTER or config.unheld(n) else config
 
 
-def one_block(op: RowOp, n: int, dtype: str) -> WideConfig | None:
+def _one_block(op: RowOp, n: int, dtype: str) -> WideConfig | None:
     """One block a multiprocessor; None where nothing was measured, or it is slower.
 
     RMSNorm's threads read all of a row at once and then again from L1. Against clusters: 4096x65536
@@ -184,10 +182,6 @@ def one_block(op: RowOp, n: int, dtype: str) -> WideConfig | None:
     4680x57344 (251.2), for which L1 is too small, 273.8, and in clusters 267.4.
     """
     size, vector = n * ITEMSIZE[dtype], ACCESS_BYTES // ITEMSIZE[dtype]
-    if op.added or op.quantized or op.modulated:
-        return None
-    if not 64 * _KIB < size <= 128 * _KIB:
-        return None
     chunks = n // vector
     if op.statistics == "layer":
         if dtype == "float32" or size > 96 * _KIB:

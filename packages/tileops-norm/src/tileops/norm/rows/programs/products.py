@@ -9,8 +9,9 @@ The variance of layer normalization is then the difference of two numbers. Where
 the larger or more (the mean is at most 2.6 deviations), at most 3 of float32's bits are lost, which
 a result of half precision does not tell. Of rows of 131072 whose mean is none, on an H200, 5 of
 100,000 elements of bfloat16 and 100 of float16 are not float64's, rounded; of those found by
-distances 3 of bfloat16's. Other rows, and those whose sums are no finite numbers, are looked at
-once more where they are held: their distances from that mean are added up, as statistics.py does.
+distances 3 of bfloat16's. Other rows, and those whose mean square is 1e30 or more or NaN, are
+looked at once more where they are held: their distances from that mean are added up, as
+statistics.py does.
 4096 rows of 65536 with a mean of 10 deviations took 290 µs so, and 284 by distances alone; 8192 of
 32768 279 µs, and 377 in the layout of distances alone.
 

@@ -2,13 +2,14 @@
 
 Every thread of a row gets the same bits: what its warps found is added up in one order.
 
-For layer normalization no sum of squares is subtracted from another. Each warp takes the mean of
-its elements, or where it reads them but once of the first of them, then the sum of the distances
-from it and of their squares, and the warps' findings are joined by the formula of Chan, Golub and
-LeVeque. The sum of the distances corrects the mean, which is so known to twice float32's digits: a
-mean that is large beside the variance costs no digits of y. Nor does a first part whose mean is
-far from the rest's: that distance is a part of the variance itself. Where a warp's first part is
-one ``k``-th of what it has, its sum of squares is at most ``k`` times what is left of it.
+For layer normalization no sum of squares is subtracted from another, but where tensor cores find
+them (``products``) and the difference loses little: see products.py. Elsewhere each warp takes the
+mean of its elements, or where it reads them but once of the first of them, then the sum of the
+distances from it and of their squares, and the warps' findings are joined by the formula of Chan,
+Golub and LeVeque. The sum of the distances corrects the mean, which is so known to twice float32's
+digits: a mean that is large beside the variance costs no digits of y. Nor does a first part whose
+mean is far from the rest's: that distance is a part of the variance itself. Where a warp's first
+part is one ``k``-th of what it has, its sum of squares is at most ``k`` times what is left of it.
 
 Half-precision rows in registers, whose warps take the mean of all that they hold, do without the
 correction: what the rounding of a float32 mean may change is far below a step of theirs.
@@ -18,9 +19,6 @@ mean lost to rounding is known from its threads' sums, which the warp adds up to
 digits. Such a sum is of up to 64 numbers, of 11 digits at most. It is exact, unless one of them is
 below a 64th of another: then those two alone are as much of the variance as their distance, and the
 roundings of all such sums move the mean by at most 200 * 2**-24 of the row's deviation.
-
-The widest ones take the variance from sums of squares after all, where these cancel little: see
-products.py.
 """
 
 from types import SimpleNamespace

@@ -1,7 +1,8 @@
-"""Rows that are not, or not all, held in registers, as a TileLang program."""
+"""Wide rows, in registers, in shared memory or read again, as a TileLang program."""
 
 from typing import Any
 
+from tileops.core.errors import KernelBuildError
 from tileops.norm.rows.configs import Build, WideConfig
 from tileops.norm.rows.ops import RowOp
 from tileops.norm.rows.programs.device import SOURCE
@@ -17,6 +18,9 @@ def wide_rows(op: RowOp, build: Build, config: WideConfig) -> Any:
     What is in neither is read again for each further pass, from the caches where they still have
     it. Each thread reads back only what it stored itself, so shared memory needs no barrier
     of its own.
+
+    Raises:
+        KernelBuildError: what is read again is no whole number of steps.
     """
     import tilelang.language as T
 
@@ -27,6 +31,11 @@ def wide_rows(op: RowOp, build: Build, config: WideConfig) -> Any:
     first, chunks = config.in_registers, config.in_shared // unroll
     rest = config.streamed(build.n) // unroll
     step = config.step or unroll
+    if rest and unroll % step:
+        raise KernelBuildError(
+            f"{op.name}: of {unroll} accesses that are read together {step} are no part, by which "
+            f"they are to be read again: {config}"
+        )
     steps = rest * unroll // step
     # Accesses of the weight and its like that are read together.
     group = max(unroll, first) if summing is None else step
