@@ -33,15 +33,19 @@ def test_200_entries_validate_in_under_a_second(tmp_path: Path) -> None:
     copies(tmp_path, 200)
     files = [(path, "tileops") for path in sorted(tmp_path.rglob("*.toml"))]
     validate_roots()
-    # What the process itself uses, so that a busy machine fails nothing.
-    spent = []
+    # What the process itself uses, so that a busy machine fails nothing; on one that is slower than
+    # 0.09 s for two million squares, as much more as it is slower.
+    spent, squares = [], []
     for _ in range(3):
         start = time.process_time()
         result = validate_files(files)
         spent.append(time.process_time() - start)
+        start = time.process_time()
+        sum(i * i for i in range(2_000_000))
+        squares.append(time.process_time() - start)
     assert (len(result.entries), result.faults) == (200, ())
     print(f"200 entries: {min(spent):.3f} s")
-    assert min(spent) < 1.0
+    assert min(spent) < max(1.0, min(squares) / 0.09)
 
 
 @pytest.fixture
