@@ -34,6 +34,11 @@ _THREADS = 512
 _KIB = 1024
 
 
+def _blocks_of(size: int) -> int:
+    """As many blocks as hold a row of ``size`` bytes in 64 KiB each."""
+    return -(-size // (64 * _KIB))
+
+
 def split(op: RowOp, n: int, dtype: str) -> Config | None:
     """A row in a cluster of blocks, or in one that holds it; None where nothing was measured, or it
     is no gain.
@@ -43,8 +48,7 @@ def split(op: RowOp, n: int, dtype: str) -> Config | None:
     size, vector = n * ITEMSIZE[dtype], ACCESS_BYTES // ITEMSIZE[dtype]
     chunks = n // vector
     wide = dtype == "float32"
-    # As many as hold a row in 64 KiB each.
-    cluster = -(-size // (64 * _KIB))
+    cluster = _blocks_of(size)
     if size <= 32 * _KIB or op.modulated or op.quantized or cluster > MAX_CLUSTER:
         return None
     if op.statistics == "layer":
@@ -124,7 +128,7 @@ def many(op: RowOp, n: int, dtype: str) -> WideConfig | GroupConfig | None:
         return None
     if size <= 128 * _KIB:
         return _one_block(op, n, dtype)
-    cluster = -(-size // (64 * _KIB))
+    cluster = _blocks_of(size)
     if dtype == "float32" or cluster > MAX_CLUSTER:
         return None
     if op.statistics == "layer":
@@ -149,7 +153,7 @@ def _group(op: RowOp, n: int, dtype: str) -> GroupConfig | None:
     size, vector = n * ITEMSIZE[dtype], ACCESS_BYTES // ITEMSIZE[dtype]
     if op.added or dtype == "float32" or size <= 128 * _KIB:
         return None
-    cluster = power_of_two(-(-size // (64 * _KIB)))
+    cluster = power_of_two(_blocks_of(size))
     accesses = n // (_THREADS * cluster * vector)
     config = GroupConfig(
         _THREADS,
@@ -187,30 +191,20 @@ def _one_block(op: RowOp, n: int, dtype: str) -> WideConfig | None:
         if dtype == "float32" or size > 96 * _KIB:
             return None
         return held(chunks, vector, 1, accesses=-(-chunks // 1024), products=True)
-    accesses = 8
+    return reread(chunks, vector, 8, blocks=1, products=False)
+
+
+def reread(
+    chunks: int, vector: int, accesses: int, *, blocks: int = 2, products: bool
+) -> WideConfig:
+    """All of a row is read at once and then again from L1, by ``blocks`` on each multiprocessor."""
     return WideConfig(
         whole_warps(-(-chunks // accesses)),
         vector,
         0,
         0,
         accesses,
-        step=2,
-        load="last",
-        again="first",
-        columns="last",
-        store="streaming",
-    )
-
-
-def reread(chunks: int, vector: int, accesses: int, *, products: bool) -> WideConfig:
-    """All of a row is read at once and then again from L1; two blocks on each multiprocessor."""
-    return WideConfig(
-        whole_warps(-(-chunks // accesses)),
-        vector,
-        0,
-        0,
-        accesses,
-        blocks_per_sm=2,
+        blocks_per_sm=blocks,
         step=2,
         products=products,
         load="last",
