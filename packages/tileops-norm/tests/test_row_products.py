@@ -96,9 +96,7 @@ def summed(x: torch.Tensor, chains: int, folder: Any) -> tuple[float, float]:
     """What a warp's lanes have to add to the sum and to the sum of squares of x [32, accesses, 8],
     added up."""
     text = products.SOURCE
-    text = text[
-        text.index("template <int kWords, int kChains") : text.index("}  // namespace rows")
-    ]
+    text = text[text.index("template <int kWords, int kChains") : text.index("// kCount elements")]
     assert "asm" not in text
     text = HOST.replace("@SOURCE@", text)
     half = "true" if x.dtype == torch.float16 else "false"

@@ -127,7 +127,7 @@ def test_rows_that_share_a_weight_spill_next_to_nothing(
 
 
 @pytest.mark.parametrize(("columns", "allowed"), [("bfloat16", 0), ("float32", 24)])
-@pytest.mark.parametrize("n", [131072, 196608])
+@pytest.mark.parametrize("n", [98304, 131072, 196608])
 def test_groups_of_rows_spill_next_to_nothing(
     columns: str, allowed: int, n: int, tmp_path: pathlib.Path
 ) -> None:

@@ -225,6 +225,15 @@ def moves(op: RowOp, n: int, dtype: str, config: Config) -> Any:
                 T.address_of(values[slot, 0]),
                 factor[0],
             )
+        elif config.products:
+            # Casts are the same instructions; groups of rows are scheduled worse with them, and
+            # spill.
+            T.call_extern(
+                "handle",
+                f"rows::narrow<{vector}, {'true' if dtype == 'float16' else 'false'}>",
+                T.address_of(rounded[0]),
+                T.address_of(values[slot, 0]),
+            )
         else:
             for v in T.unroll(vector):
                 rounded[v] = T.cast(values[slot, v], dtype)

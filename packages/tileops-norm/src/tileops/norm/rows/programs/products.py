@@ -77,6 +77,21 @@ __device__ __forceinline__ void take_products(float *sum, float *square, const f
   *square = lane % 4 == lane / 8 ? (lane & 4 ? c[1] : c[0]) : 0.0f;
 }
 
+// kCount elements of bfloat16 or float16 from as many floats.
+template <int kCount, bool kHalf>
+__device__ __forceinline__ void narrow(void *to, const float *from) {
+#pragma unroll
+  for (int i = 0; i < kCount / 2; ++i) {
+    uint32_t pair;
+    if constexpr (kHalf) {
+      asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(from[2 * i + 1]), "f"(from[2 * i]));
+    } else {
+      asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(from[2 * i + 1]), "f"(from[2 * i]));
+    }
+    reinterpret_cast<uint32_t *>(to)[i] = pair;
+  }
+}
+
 }  // namespace rows
 #endif
 """
